@@ -9,6 +9,7 @@ import contextlib
 import doctest
 import importlib.util
 import locale
+import os
 import random
 import sys
 import zlib
@@ -29,6 +30,8 @@ CLEARED = (
     *("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"),
     *("PYTHONIOENCODING", "LC_ALL", "LANGUAGE"),
 )
+SLOW = 0.5
+"""Seconds of processor time, of a test with what it sets up and the processes that it starts."""
 GIVEN = {"TERM": "xterm", "LANG": "C.UTF-8", "PYTHONUTF8": "1"}
 
 
@@ -39,6 +42,10 @@ def pytest_addoption(parser):
     group.addoption("--shuffle", type=int, metavar="K", help="run the files, and the tests in each, in the K-th order")
     group.addoption("--threads", type=int, default=1, metavar="N", help="threads of torch; one is fastest here")
     group.addoption("--without", default="", metavar="A,B", help="as if these packages were not installed")
+    group.addoption("--fast", action="store_true", help="leave out the tests that are marked slow (tests/slow.txt)")
+    group.addoption(
+        "--list-slow", metavar="FILE", help=f"append the names of tests that take more than {SLOW} s of CPU"
+    )
     group.addoption("--list-drawing", metavar="FILE", help="append the names of tests that draw from what is seeded so")
 
 
@@ -69,9 +76,35 @@ def pytest_ignore_collect(collection_path):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Shuffle files first, then the tests in each, so that what a file sets up is set up once."""
+    """Mark slow tests; shuffle files first, then the tests in each, so that what a file sets up is set up once."""
+    listed = Path(__file__).with_name("tests") / "slow.txt"
+    slow = set(listed.read_text(encoding="utf-8").split("\n"))
+    for item in items:
+        if name_of(item) in slow:
+            item.add_marker("slow")
+    if config.getoption("--fast"):
+        left_out = [item for item in items if item.get_closest_marker("slow") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
     if (order := config.getoption("--shuffle")) is not None:
         items.sort(key=lambda item: (seed_of(item.nodeid.partition("::")[0], order), seed_of(item.nodeid, order)))
+
+
+def name_of(item):
+    """A test's name without its parameters."""
+    return item.nodeid.partition("[")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Append the names of slow tests to the file of ``--list-slow``: processor time does not depend on the load."""
+    before = sum(os.times()[:4])
+    result = yield
+    target = item.config.getoption("--list-slow")
+    if target and sum(os.times()[:4]) - before > SLOW:
+        with Path(target).open("a", encoding="utf-8") as names:
+            names.write(f"{name_of(item)}\n")
+    return result
 
 
 def seed_of(name, shift):

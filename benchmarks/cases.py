@@ -184,7 +184,7 @@ def scaling() -> list[Row]:
     def paired(count: int) -> Callable[[], object]:
         x = images(2 * count, 32)
         model = load_model("conv3x3x8-relu*4", input_shape=(3, 32, 32))
-        return partial(initscope.kernels.PairKernel(model, x[:2]), x[:count], x[count:])
+        return partial(initscope.propagate.kernels.PairKernel(model, x[:2]), x[:count], x[count:])
 
     grids: dict[str, tuple[list[int], Callable[[int], Callable[[], object]]]] = {
         "predict, pairs": ([400, 800, 1600], lambda n: predicted("conv3x3x8-relu*2", n, 16)),

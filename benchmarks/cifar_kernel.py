@@ -23,7 +23,7 @@ from torch import nn
 from initscope.data import load
 from initscope.embed import NetworkKernel
 from initscope.models import load_model
-from initscope.training import Loop, seeded
+from initscope.models.training_loop import Loop, seeded
 
 HERE = Path(__file__).parent
 LINES, TABLE = HERE / "cifar_kernel.jsonl", HERE / "cifar_kernel.md"

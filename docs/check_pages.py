@@ -5,6 +5,7 @@ Sphinx calls it when a build begins; ``python docs/check_pages.py`` does the sam
 
 from __future__ import annotations
 
+import re
 import textwrap
 import tomllib
 from pathlib import Path
@@ -31,6 +32,17 @@ def write_pages(folder: Path) -> None:
     for check in checks():
         (folder / f"{check.code}.rst").write_text(_page(check, examples[check.code]), encoding="utf-8")
     (folder / "index.rst").write_text(_index(checks(), examples["setup"]), encoding="utf-8")
+    (folder / "thresholds.rst").write_text(_thresholds(checks()), encoding="utf-8")
+
+
+def _thresholds(checks) -> str:
+    rows = [(check.code, check.name, f"{check.threshold:g}", check.unit, f"``{check.option}``")
+            for check in checks if check.unit]  # fmt: skip
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in [("code", "name", "threshold", "compared with", "name in ``Thresholds``"), *rows]:
+        lines += [f"   {'*' if place == 0 else ' '} - {cell}" for place, cell in enumerate(row)]
+    introduction = "The thresholds of all checks that have one. ``Thresholds(collapse=0.2)`` sets another."
+    return "\n\n".join([_title("Thresholds of the checks", "="), introduction, "\n".join(lines)]) + "\n"
 
 
 def _page(check, example) -> str:
@@ -74,7 +86,7 @@ def _index(checks, setup: str) -> str:
             lines += [f"     - {check.summary}"]
         table = "\n".join([".. list-table::", "   :header-rows: 1", "   :widths: 10 20 10 60", "", *lines])
         parts += [_title(f"{prefix}xx: {title}", "-"), table]
-    tree = "\n".join([".. toctree::", "   :hidden:", "", *(f"   {check.code}" for check in checks)])
+    tree = "\n".join([".. toctree::", "   :hidden:", "", "   thresholds", *(f"   {check.code}" for check in checks)])
     return "\n\n".join([*parts, _title("Setup of the examples", "-"), _code(setup), tree]) + "\n"
 
 
@@ -95,6 +107,8 @@ def _plain(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
+    """Return a text with a capital letter; names that end in an underscore, which links do too, become code."""
+    text = re.sub(r"(?<!`)\b[\w.]*\w_(?:\([^)]*\)|(?=\W|$))", r"``\g<0>``", text)
     return text[:1].upper() + text[1:]
 
 

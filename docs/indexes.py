@@ -1,8 +1,8 @@
-"""Directives that write tables: ``theorem-index`` of `initscope.theory.statements`, ``exhibit-index`` of exhibits.
+"""Directives that write tables: ``theorem-index`` of statements, ``reproduction-index`` of reproductions.
 
 A row of the first shows a statement in words and formulas, when it holds, its example, the functions, the tests and the
-exhibits; one of the second an exhibit with what came out at full scale (``full_scale.json``). On a narrow screen the
-cells of a row stand below each other (``_static/index.css``).
+reproductions; one of the second a reproduction with what came out at full scale (``full_scale.json``). On a narrow
+screen the cells of a row stand below each other (``_static/index.css``).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.util.nodes import nested_parse_with_titles
 
-from initscope.reproductions import all_exhibits
+from initscope.reproductions import all_reproductions
 from initscope.theory import statements
 
 HERE = Path(__file__).parent
 MOST_NUMBERS = 4
-"""Numbers of an exhibit that its row shows; the gallery has all."""
+"""Numbers of a reproduction that its row shows; the gallery has all."""
 
 
 class Table(Directive):
@@ -65,7 +65,7 @@ class TheoremIndex(Table):
     """One section of the index, by the name of its file."""
 
     required_arguments = 1
-    columns = (("statement", 58), ("function", 20), ("test", 11), ("exhibit", 11))
+    columns = (("statement", 58), ("function", 20), ("test", 11), ("reproduction", 11))
     css = "theorem-index"
 
     def run(self):
@@ -79,13 +79,13 @@ class TheoremIndex(Table):
         beyond = " (*beyond*)" if row.get("beyond") else ""
         names = [f"`{name}`" for name in (*row["functions"], *row.get("see", []))]
         tests = [f"``{path.removeprefix('tests/')}``" for path in row["tests"]]
-        exhibits = [f":ref:`{id} <exhibit-{id}>`" for id in row["reproductions"]]
+        reproductions = [f":ref:`{id} <reproduction-{id}>`" for id in row["reproductions"]]
         statement = [*self.entry(row), *self.parsed(f"**{row['statement']}**{beyond}", _escaped(row["words"]))]
         formula = nodes.literal_block(row["formula"].strip(), row["formula"].strip(), language="none")
         holds = self.parsed(f"*When it holds:* {_escaped(row['assumptions'])}", row.get("note", ""))
         return [
             [*statement, formula, *holds, *self.example(row)],
-            *(self.parsed(*lines or "–") for lines in (names, tests, exhibits)),
+            *(self.parsed(*lines or "–") for lines in (names, tests, reproductions)),
         ]
 
     def entry(self, row):
@@ -103,28 +103,28 @@ class TheoremIndex(Table):
         """Return the example behind a line that opens it, with the imports that it needs."""
         code = statements.with_imports(row["example"].strip(), row["functions"])
         block = nodes.literal_block(code, code, language="python")
-        told = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
-        return [nodes.raw("", told, format="html"), block, nodes.raw("", "</details>", format="html")]
+        opening = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
+        return [nodes.raw("", opening, format="html"), block, nodes.raw("", "</details>", format="html")]
 
 
-class ExhibitIndex(Table):
-    """All exhibits whose id begins with the argument, with their statement and what came out at full scale."""
+class ReproductionIndex(Table):
+    """All reproductions whose id begins with the argument, with their statement and what came out at full scale."""
 
     required_arguments = 1
-    columns = (("exhibit", 44), ("ours", 26), ("published", 12), ("", 18))
-    css = "exhibit-index"
+    columns = (("reproduction", 44), ("ours", 26), ("published", 12), ("", 18))
+    css = "reproduction-index"
 
     def run(self):
         path = HERE / "full_scale.json"
         self.state.document.settings.env.note_dependency(str(path))
         results = {result["id"]: result for result in json.loads(path.read_text(encoding="utf-8"))}
-        chosen = [found for id, found in all_exhibits().items() if id.startswith(self.arguments[0])]
+        chosen = [found for id, found in all_reproductions().items() if id.startswith(self.arguments[0])]
         return [self.table(self.cells(declared, results.get(declared.id)) for declared in chosen)]
 
     def cells(self, declared, result):
         """Return what stands in the four columns."""
-        told = [f".. _exhibit-{declared.id}:", f"``{declared.id}``", _escaped(declared.statement)]
-        first = self.parsed(*told, f"*{_escaped(declared.source)}*")
+        lines = [f".. _reproduction-{declared.id}:", f"``{declared.id}``", _escaped(declared.statement)]
+        first = self.parsed(*lines, f"*{_escaped(declared.source)}*")
         if result is None:
             return [first, self.parsed("–"), self.parsed("–"), self.parsed("not run at full scale")]
         published = result["published"] or {}
@@ -152,6 +152,6 @@ def _number(number):
 
 def setup(app):
     app.add_directive("theorem-index", TheoremIndex)
-    app.add_directive("exhibit-index", ExhibitIndex)
+    app.add_directive("reproduction-index", ReproductionIndex)
     app.add_css_file("index.css")
     return {"parallel_read_safe": True}

@@ -2,7 +2,7 @@
 
 A literal is linked if it can mean one documented thing only. Parameters and keys stay plain, since many things have
 them. A name in single backticks that the reference does not know by this name is looked up by its end, too; what runs
-an exhibit leads to the exhibit.
+a reproduction leads to the reproduction.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
-from initscope.reproductions import all_exhibits
+from initscope.reproductions import all_reproductions
 
 OBJECTS = ("class", "function", "method", "property", "attribute", "module", "exception", "data")
 ALONE = ("class", "function", "exception")
@@ -72,11 +72,11 @@ def link(app, doctree, docname):
 
 
 def look_up(app, env, node, inside):
-    """Resolve a name in single backticks by its end, and what runs an exhibit by the exhibit."""
+    """Resolve a name in single backticks by its end, and what runs a reproduction by the reproduction."""
     if node.get("refdomain") != "py":
         return None
     name, here = node["reftarget"].removesuffix("()"), node.get("refdoc", env.docname)
-    place = env.domains["std"].anonlabels.get(f"exhibit-{exhibits().get(name)}")
+    place = env.domains["std"].anonlabels.get(f"reproduction-{reproductions().get(name)}")
     if place is not None:
         return make_refnode(app.builder, here, *place, inside, name)
     found = meaning(env, name)
@@ -86,10 +86,10 @@ def look_up(app, env, node, inside):
     return make_refnode(app.builder, here, entry.docname, entry.node_id, inside, full)
 
 
-def exhibits():
-    """Return the first exhibit of each function that runs some, by the function's name."""
+def reproductions():
+    """Return the first reproduction of each function that runs some, by the function's name."""
     found = {}
-    for id, declared in all_exhibits().items():
+    for id, declared in all_reproductions().items():
         found.setdefault(f"{declared.produce.__module__}.{declared.produce.__name__}", id)
     return found
 

@@ -89,14 +89,14 @@ def spread_of(estimates: np.ndarray, errors: np.ndarray, truth: Any = None, resa
 
     def ratio(chosen: np.ndarray) -> float:
         values, stated = estimates[chosen], errors[chosen]
-        centre, count = (values.mean(axis=0), seeds - 1) if truth is None else (np.ravel(truth), seeds)
-        variances = ((values - centre) ** 2).sum(axis=0) / count
+        center, count = (values.mean(axis=0), seeds - 1) if truth is None else (np.ravel(truth), seeds)
+        variances = ((values - center) ** 2).sum(axis=0) / count
         return float(np.sqrt(np.mean(variances / (stated**2).mean(axis=0))))
 
     rng = np.random.default_rng(0)
     again = [ratio(rng.integers(seeds, size=seeds)) for _ in range(resamples)]
-    centre = estimates.mean(axis=0) if truth is None else np.ravel(truth)
-    within = float(np.mean(np.abs(estimates - centre) < errors))
+    center = estimates.mean(axis=0) if truth is None else np.ravel(truth)
+    within = float(np.mean(np.abs(estimates - center) < errors))
     return Spread(ratio(np.arange(seeds)), float(np.std(again)), within)
 
 

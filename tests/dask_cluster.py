@@ -4,9 +4,13 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 
 import sweep_jobs
+
+from initscope.distributed.cluster import connect
 
 PATIENCE = 600
 """Seconds, for a machine that has twenty other things to do; seconds suffice otherwise."""
@@ -30,6 +34,20 @@ class Cluster:
     def worker(self):
         return run("-m", "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
 
+    def replace_worker(self):
+        """Kill the first worker and start another one."""
+        self.workers[0].kill()
+        self.workers[0].wait()
+        self.workers[0] = self.worker()
+
+    def ask(self, question):
+        """The answer of the scheduler to a function of itself, `busy_workers` for example."""
+        client = connect(self.address, PATIENCE)
+        try:
+            return client.run_on_scheduler(question)
+        finally:
+            client.close(timeout=2)
+
     def kill(self):
         for process in (self.scheduler, *self.workers):
             process.kill()
@@ -43,9 +61,33 @@ def run(*arguments):
     return subprocess.Popen([sys.executable, *arguments], env=environment, **quiet)
 
 
+def in_background(function, *arguments):
+    """The future of a call in a thread of its own, which does not keep a failed test from ending."""
+    future = Future()
+
+    def call():
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return future
+
+
 def wait_until(condition):
     """Wait until something has happened; fail if it does not."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def busy_workers(dask_scheduler):
+    """Number of workers that run a task."""
+    return sum(bool(worker.processing) for worker in dask_scheduler.workers.values())
+
+
+def drivers_with_tasks(dask_scheduler):
+    """Number of drivers that wait for a task."""
+    return sum(bool(client.wants_what) for client in dask_scheduler.clients.values())

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from chromium import PROGRAM, Browser
 
 import initscope
 
@@ -44,8 +45,8 @@ def test_a_name_that_may_mean_two_things_means_none(linked_names):
     assert meaning(environment, "twice")[0] == "initscope.twice"
 
 
-def test_every_exhibit_can_be_linked(linked_names):
-    found = linked_names.exhibits()
+def test_every_reproduction_can_be_linked(linked_names):
+    found = linked_names.reproductions()
     assert found["initscope.reproductions.cosine_scatter.run"] == "cnn-figure-1"
 
 
@@ -68,3 +69,37 @@ def test_every_public_name_is_in_the_reference():
         if not (full in listed or inside or any(documented.startswith(word) for word in listed if "." in word)):
             missing.append(full)
     assert not missing
+
+
+PAGES = sorted((Path(__file__).parents[1] / "docs").glob("*.rst"))
+CODE_WIDTH = 120
+
+
+def test_code_of_the_pages_is_no_wider_than_the_column():
+    """Indented lines of code blocks; ``test_code_is_not_cut_off`` shows that this width fits."""
+    block = re.compile(r"^(?:(?!\.\. ).*::|\.\. code-block:: \w+)\n\n((?:(?: {3,}.*)?\n)+)", re.MULTILINE)
+    wide = []
+    for page in PAGES:
+        for code in block.findall(page.read_text(encoding="utf-8")):
+            wide += [(page.name, line) for line in code.splitlines() if len(line.strip()) > CODE_WIDTH]
+    assert wide == []
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
+def test_code_is_not_cut_off(tmp_path):
+    """A page with the theme and style sheet of the documentation, at 1280 px: a wide line of code fits into its box."""
+    sphinx = pytest.importorskip("sphinx.application")
+    pytest.importorskip("pydata_sphinx_theme")
+    (tmp_path / "index.rst").write_text(f"Title\n=====\n\nText::\n\n    {'x' * CODE_WIDTH}\n", encoding="utf-8")
+    settings = {
+        "html_theme": "pydata_sphinx_theme",
+        "html_static_path": [str(Path(__file__).parents[1] / "docs" / "_static")],
+        "html_css_files": ["index.css"],
+        "html_sidebars": {"**": ["searchbox.html"]},
+    }
+    folders = [str(tmp_path), None, str(tmp_path / "out"), str(tmp_path / "trees"), "html"]
+    sphinx.Sphinx(*folders, confoverrides=settings, status=None, warning=None).build()
+    widths = "['scrollWidth', 'clientWidth'].map((width) => document.querySelector('article pre')[width])"
+    with Browser(tmp_path / "profile") as browser:
+        needed, given = browser.tab((tmp_path / "out" / "index.html").as_uri(), 1280, 900).run(widths)
+    assert needed <= given

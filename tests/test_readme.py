@@ -1,6 +1,5 @@
-"""What the README and the first page of the documentation say to type really runs."""
+"""The commands and programs of the README and of documentation pages run and print what the text shows."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scripts import load_script
 
 from initscope.cli import main
 
@@ -45,13 +45,6 @@ def test_commands(workplace, line, capsys):
     assert len(capsys.readouterr().out.splitlines()) >= 3
 
 
-def load_script(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
-
-
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A folder with nothing but the examples that come with the README, and what it says to type there."""
@@ -80,6 +73,55 @@ def test_a_newcomer_runs_the_python(checkout, tmp_path):
         exec(block, names)
     assert (tmp_path / "page.html").stat().st_size > 10_000
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def without_numbers(text):
+    """Numbers vary with the versions of libraries; the words and their order do not."""
+    return re.sub(r"[\d.]+(?:e-?\d+)?", "0", text)
+
+
+def test_the_first_example_prints_what_the_readme_shows(checkout, capsys):
+    _, blocks = checkout
+    (shown,) = re.findall(r"^```text\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    exec(blocks[0], {})
+    assert without_numbers(capsys.readouterr().out) == without_numbers(shown)
+
+
+def test_links_of_the_readme_lead_to_files_of_the_repository():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 200
+
+
+def test_rates_of_the_readme_are_those_of_the_evaluation():
+    """Each count with its interval stands in one row of the page that explains how it was measured."""
+    page = " ".join((ROOT / "docs" / "evaluation.rst").read_text(encoding="utf-8").split())
+    rates = re.findall(r"\| (\d+ of \d+ \(\d+ %\)) \| ([\d.]+ to [\d.]+ %) \|", README)
+    assert len(rates) == 5
+    for count, interval in rates:
+        assert f"{count} {interval}" in page
+
+
+SYMPTOMS = (ROOT / "docs" / "symptoms.rst").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", re.findall(r"code-block:: console\n\n((?:    .*\n)+)", SYMPTOMS))
+def test_commands_of_the_symptoms_report_what_the_page_shows(block, checkout, capsys):
+    """Each page of a symptom has commands and the findings of the last one."""
+    lines = [line.strip() for line in block.splitlines()]
+    commands = [line[2:] for line in lines if line.startswith("$ ")]
+    expected = re.findall(r"(error|warning): (IS\d+) ([\w-]+):", block)
+    assert commands
+    assert expected
+    for command in commands:
+        main([*shlex.split(command)[1:], "--format", "json", "--no-alternatives"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+    reported = {(finding["level"], finding["code"], finding["name"]) for finding in findings}
+    assert set(expected) <= reported
 
 
 def test_a_newcomer_gets_a_script(tmp_path):
@@ -113,14 +155,14 @@ def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
 
 
 def test_numbers_and_picture_come_from_the_gallery():
-    """The table is what the run at full scale left, the demo's sentence and picture are those of its exhibit."""
+    """The table is what the run at full scale left, the demo's sentence and picture are those of its reproduction."""
     path = ROOT / "docs" / "figures" / "make_full_scale.py"
     script = load_script(path)
     results = json.loads((ROOT / "docs" / "full_scale.json").read_text(encoding="utf-8"))
     assert script.MARKS.search(README).group() == script.table(results)
     demo = next(result for result in results if result["id"] == "photographs")
     first, predicted, measured = (f"{number['value']:.1f}" for number in demo["ours"].values())
-    assert f"close from {first}° to {measured}° on average" in " ".join(README.split())
+    assert f"shrink from {first}° to {measured}° on average" in " ".join(README.split())
     assert f"{predicted}° predicted" in README
     assert "docs/_static/demo.svg" in README
     assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["picture"]

@@ -76,7 +76,7 @@ def test_results_show_and_export_alike(tmp_path):
     predicted = initscope.predict(network(), DATA)
     report = initscope.inspect(network(), DATA, pairs=4, alternatives=False)
     plan = initscope.plan.width(eps=0.2, delta=0.1)
-    log = initscope.inspection.EpochLog(DATA, pairs=4)
+    log = initscope.integrations.Watch(DATA, pairs=4)
     log(network(), 0)
     near = initscope.embed.Searcher(bits=16, rerank=8).fit(DATA.numpy()).search(DATA.numpy()[:3], k=2)
     for number, result in enumerate((predicted, report, plan, report.audit, log, near)):

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-REFERENCE = HERE.parents[1] / "tests" / "kernels" / "neural_tangents.json"
+REFERENCE = HERE.parents[1] / "tests" / "propagate" / "kernels" / "neural_tangents.json"
 NEEDS = ("jax==0.5.3", "neural-tangents==0.6.5")
 
 

@@ -19,7 +19,7 @@ import torch
 from networks import pooled, stack
 
 import initscope
-from initscope.kernels import PairKernel
+from initscope.propagate.kernels import PairKernel
 from initscope.theory.images import expected_cosine
 
 torch.set_num_threads(1)

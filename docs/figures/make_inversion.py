@@ -100,9 +100,9 @@ def pictures(which, kind, layers=None, photographs=PHOTOGRAPHS):
     sample = np.load(find("imagenet_sample_128.npz"))["images"]
     images, all_images = (sample[list(chosen)].transpose(0, 3, 1, 2).astype(np.float32) / 255
                           for chosen in (photographs, PHOTOGRAPHS))  # fmt: skip
-    centre, spread = (np.array(value, dtype=np.float32).reshape(3, 1, 1) for value in (MEAN, STD))
+    center, spread = (np.array(value, dtype=np.float32).reshape(3, 1, 1) for value in (MEAN, STD))
     trained = kind == "trained"
-    model = vgg(trained) if which == "vgg" else resnet(trained, torch.from_numpy((all_images - centre) / spread))
+    model = vgg(trained) if which == "vgg" else resnet(trained, torch.from_numpy((all_images - center) / spread))
     options = {"mean": MEAN, "std": STD, "smoothness": 0.001, "progress": say_aside}
     found = [
         invert_layers(model, images, [layer], iterations=ITERATIONS.get(layer, 100), **options)

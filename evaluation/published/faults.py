@@ -18,7 +18,7 @@ from evaluation.published.attention import SelfAttention
 from evaluation.published.members import Member, inspect_with
 from evaluation.published.registry import HEALTHY
 from evaluation.published.residual import PreActBlock, preact
-from initscope.training import seeded
+from initscope.models.training_loop import seeded
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import initscope
-from initscope.training import seeded
+from initscope.models.training_loop import seeded
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 Signs of a random layer measure angles
 ======================================
 
-The number of unequal bits of two codes is Binomial(bits, angle/π), exactly. Handwritten digits, 64 and 1,024 bits,
-angles around the mean digit: the dots are pairs, the dashed lines two standard deviations of that law.
+The number of unequal bits of two codes is Binomial(bits, angle/π), exactly. The figure shows handwritten digits with 64
+and 1,024 bits; angles are taken around the mean digit. Dots are pairs, dashed lines are two standard deviations of the
+binomial distribution.
 """
 
 from matplotlib import pyplot as plt
@@ -20,8 +21,8 @@ for ax, bits in zip(axes, (64, 1024)):
     print(f"{bits} bits: deviation {report.rms_observed:.4f}, predicted {report.rms_predicted:.4f}")
 
 # %%
-# A learned code beats a random one of the same length at finding digits of the same class. Items at equal distance are
-# counted in every order: the dots are the mean, the bars what the worst and the best order would report.
+# A learned code finds more digits of the same class than a random code of the same length. Items at equal distance can
+# be ranked in any order: dots are the mean over all orders, bars go from the worst to the best order.
 
 from initscope.reproductions import hashing_table
 
@@ -29,7 +30,7 @@ table = hashing_table.run(
     digits, methods=("raw", "random", "ITQ", "KSH", "NN-1", "NN-2"), splits=1, queries=500, per_class=50, steps=200
 )
 ax = table.plot(plt.subplots(figsize=(8, 4.5), layout="constrained")[1])
-ax.set_title("Handwritten digits, 50 labels a class (NN: networks of 1 and 2 layers)")
+ax.set_title("Handwritten digits, 50 labels per class (NN: networks of 1 and 2 layers)")
 for row in table.rows:
     if row.bits == 12:
         print(f"{row.method}, 12 bits: mAP {row.value:.1f} % (ties: from {row.worst:.1f} to {row.best:.1f})")

@@ -1,9 +1,10 @@
 """
-Closing angles, and filters that open them
-==========================================
+Angles that decrease, and filters that increase them
+=====================================================
 
-Pairs of photographs through eight layers at initialisation: He's weights make them more and more alike, filters that
-sum to zero drive them apart. Lines are predictions, dots a network of 48 filters a layer, run twice.
+Pairs of photographs in eight layers at initialization. With He's initialization the angle between them decreases from
+layer to layer. Filters that sum to zero increase it. Lines are predictions; dots are measurements with 48 filters per
+layer and two draws of the weights.
 """
 
 import matplotlib.pyplot as plt
@@ -16,11 +17,11 @@ x, y, _ = initscope.data.random_pairs(photos, 30)
 model = initscope.models.load_model("conv3x3x48-relu*8", input_shape=photos.shape)
 
 # %%
-# The same call for both weight laws; predicted and measured have the same rows.
+# The same calls for both initializers. Prediction and measurement have the same rows.
 figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-for law, name, color in ((He(), "He", "C0"), (ZeroSum(compensate=True), "zero-sum", "C1")):
-    predicted = initscope.predict(model, x, y, law)
-    measured = initscope.measure(model, x, y, initializer=law, draws=2)
+for initializer, name, color in ((He(), "He", "C0"), (ZeroSum(compensate=True), "zero-sum", "C1")):
+    predicted = initscope.predict(model, x, y, initializer)
+    measured = initscope.measure(model, x, y, initializer=initializer, draws=2)
     ax.plot(predicted.angle.mean(axis=1), color=color, label=f"{name}, predicted")
     ax.plot(measured.angle.mean(axis=1), "o", color=color, markersize=4, label=f"{name}, measured")
 ax.set_xticks(range(0, 17, 2), ["input", *(f"relu{layer}" for layer in range(1, 9))])

@@ -1,9 +1,9 @@
 """
-A photograph back from a layer of random filters
-================================================
+Recover a photograph from the outputs of a random layer
+========================================================
 
-32 random filters of 5×5 with ReLU keep all of a photograph: the active rows span, and least squares on them gives it
-back. Behind max-pooling and a second layer part of it is gone.
+32 random 5×5 filters with ReLU lose nothing of a photograph: the active rows span the input space, and least squares
+recovers it. After max-pooling and a second layer part of the image is lost.
 """
 
 import numpy as np
@@ -11,17 +11,18 @@ from matplotlib import pyplot as plt
 
 from initscope import data, invert, models
 
-photos = data.load("photos", crop=48, limit=2)
+photos = data.load("photos", crop=48)
+images = photos.images[[42, 159]]  # crops with much detail
 model = models.load_model("conv5x5x32-relu-maxpool2-conv3x3x64-relu-maxpool2-conv3x3x64-relu", input_shape=photos.shape)
-found = invert.invert_layers(model, photos.images, ["relu1", "relu2", "relu3"], iterations=60, smoothness=0.001)
-found.plot(plt.subplots(figsize=(8, 4.4), layout="constrained")[1])
-for line in found.means():
+inversion = invert.invert_layers(model, images, ["relu1", "relu2", "relu3"], iterations=60, smoothness=0.001)
+inversion.plot(plt.subplots(figsize=(8, 4.4), layout="constrained")[1])
+for line in inversion.means():
     print(f"{line['layer']}: {line['psnr']:.1f} dB, structural similarity {line['ssim']:.3f}")
 
 # %%
-# Without solving anything, one product with the weights is already close: the error falls like one over the root of
-# the number of outputs. Undone layer by layer it grows, slowly where each estimate is projected on the set it comes
-# from, and like 2 to the half of the depth where it is not.
+# One product with the transposed weights is already close to the input: its error decreases like 1/√(outputs). If
+# several layers are inverted one after the other, the error grows: slowly if each estimate is projected on the set of
+# possible values, and like 2^(depth/2) otherwise.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 rate = invert.error_rate((4, 16, 64), (256, 512, 1024, 2048), inputs=64, draws=20)

@@ -2,12 +2,13 @@
 How wide is wide enough?
 ========================
 
-A ReLU layer keeps the squared norm of an input only on average. The paper's bound, the best Chernoff bound and the
-exact law say how wide it must be, so that the distortion is below ε except with probability 5 %.
+A ReLU layer preserves the squared norm of an input only on average. How wide must it be so that the :term:`distortion`
+is below ε, except with probability 5 %? The figure compares the bound of the paper, the best Chernoff bound and the
+exact answer.
 """
 
 # %%
-# One layer: the width each statement asks for.
+# One layer: the required width.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -18,7 +19,7 @@ distortions = np.geomspace(0.03, 0.5, 12)
 plans = [plan.width(eps=float(eps), delta=0.05) for eps in distortions]
 figure, ax = plt.subplots(layout="constrained")
 for name in ("paper", "chernoff", "exact"):
-    ax.loglog(distortions, [found.answers[name] for found in plans], "o-", markersize=3, label=name)
+    ax.loglog(distortions, [answer.answers[name] for answer in plans], "o-", markersize=3, label=name)
 ax.set_xticks([0.03, 0.05, 0.1, 0.2, 0.3, 0.5], ["0.03", "0.05", "0.1", "0.2", "0.3", "0.5"])
 ax.minorticks_off()
 ax.set_xlabel("distortion ε of the squared norm")
@@ -26,7 +27,7 @@ ax.set_ylabel("width")
 ax.legend()
 
 # %%
-# Many layers: how far the norm wanders. The exact probability of leaving [1/2, 2] against depth.
+# Many layers: the exact probability that the norm ratio leaves [1/2, 2], against the depth.
 depths = [1, 2, 5, 10, 20, 50, 100]
 figure, ax = plt.subplots(layout="constrained")
 for width in (100, 300, 1000):
@@ -38,6 +39,6 @@ ax.set_ylabel("probability of leaving [1/2, 2]")
 ax.legend()
 
 # %%
-# A promise is checked by drawing it.
-found = plan.check(plan.width(eps=0.2, delta=0.05, depth=3), trials=1000)
-print(f"promised {found.promise}, observed {found.observed} in [{found.low:.3f}, {found.high:.3f}]")
+# ``plan.check`` simulates a plan.
+check = plan.check(plan.width(eps=0.2, delta=0.05, depth=3), trials=1000)
+print(f"promised {check.promise}, observed {check.observed} (95 %: {check.low:.3f} to {check.high:.3f})")

@@ -2,12 +2,12 @@
 2. Measure
 ==========
 
-The same rows as a prediction, but run: on your model, with weights drawn anew or as they are, each number with its
-standard error.
+A measurement has the same rows as a prediction, but runs your model. The weights are drawn several times or taken as
+they are. Each number has a standard error.
 """
 
 # %%
-# Weights are drawn four times; what is measured stands beside what was predicted.
+# Draw the weights four times and compare the measurement with the prediction.
 import torch
 from matplotlib import pyplot as plt
 
@@ -23,19 +23,19 @@ measured = initscope.measure(model, x, y, initializer=He(), draws=4, seed=0)
 Comparison(predicted, measured).plot(plt.subplots(layout="constrained")[1])
 
 # %%
-# The bars are standard errors over the weights. All pairs see the same filters and stray together, so an average over
-# pairs is hardly surer than one pair; more draws help. Theory is the limit of wide layers: expect deviations of the
-# order of depth over width, here 6/48.
+# The bars are standard errors over the weights. All pairs are run with the same filters, so their errors are
+# correlated: averaging over more pairs hardly helps, more draws do. The theory is the limit of wide layers. Expect
+# deviations of the order of depth/width, here 6/48.
 for row, angle, error in list(zip(measured.rows, measured.angle.mean(axis=1), measured.mean_angle_se))[::4]:
     print(f"{row.layer:6} {angle:5.1f}° ± {error:.1f}")
 
 # %%
-# Your own model, with the weights it has (``draws=0``): any ``torch.nn.Module``. It is left as it was found, its random
-# state, mode and buffers too.
+# Any ``torch.nn.Module`` can be measured with the weights that it has (``draws=0``). The call leaves the model
+# unchanged, including its random state, mode and buffers.
 
 
 class Residual(torch.nn.Module):
-    """Two convolutions beside the identity."""
+    """A residual block of two convolutions."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -48,9 +48,10 @@ class Residual(torch.nn.Module):
 
 torch.manual_seed(0)
 mine = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), Residual(16), torch.nn.ReLU(), Residual(16))
-found = initscope.measure(mine, x, y, draws=0)
-print([(row.layer, round(float(angle), 1)) for row, angle in zip(found.rows, found.angle.mean(axis=1))])
+measured = initscope.measure(mine, x, y, draws=0)
+for row, angle in zip(measured.rows, measured.angle.mean(axis=1)):
+    print(f"{row.layer:10} {angle:5.1f}°")
 
 # %%
 # On the command line: ``initscope measure mynet.py:make --weights trained.pt --data photos/ --size 64 --draws 0``.
-# Next: :doc:`plot_3_inspect`. Every column: :doc:`/measurement`; what the numbers say: :doc:`/reading`.
+# Next: :doc:`plot_3_inspect`. All columns: :doc:`/measurement`; how to read the numbers: :doc:`/reading`.

@@ -2,45 +2,49 @@
 3. Inspect
 ==========
 
-Predicted, measured, gradients, dead units and rank at once, with verdicts and what to change.
+Find out why a network does not learn, and get a fix that was tried. The data are handwritten digits.
 """
 
 # %%
-# A ReLU network of 40 layers under Glorot's law, which loses half of the squared size a layer.
+# A ReLU network of 40 layers with Glorot's initialization. The mean square of the activations halves at each layer.
 import torch
 from matplotlib import pyplot as plt
 
 import initscope
 from initscope.initializers import glorot_
 
+digits = initscope.data.load("digits")
 torch.manual_seed(0)
 layers = [layer for _ in range(40) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
-model = glorot_(torch.nn.Sequential(*layers))
-report = initscope.inspect(model, torch.rand(128, 64), pairs=32)
-for verdict in report.findings:
-    print(f"{verdict.name}: from layer {verdict.layer}, {verdict.value:.3g} against {verdict.threshold:g}")
+model = glorot_(torch.nn.Sequential(torch.nn.Flatten(), *layers, torch.nn.Linear(64, 10)))
+report = initscope.inspect(model, digits.images, targets=digits.labels, pairs=32)
+for finding in report.errors:
+    print(finding.code, finding.name)
+    print("   ", finding.message)
 
 # %%
-# The size per unit by layer, in the table that ``report.to_pandas()`` gives and the page draws.
+# The :term:`RMS ratio` of each layer. ``report.to_pandas()`` returns this table, and the HTML report draws it.
 figure, ax = plt.subplots(layout="constrained")
 for name in ("predicted", "measured"):
     ax.semilogy([row[f"rms_ratio_{name}"] for row in report.table()], label=name)
-ax.set(xlabel="step", ylabel="size per unit over the input's")
+ax.set(xlabel="layer", ylabel="RMS of the activations / RMS of the input")
 ax.legend()
 
 # %%
-# The same network started otherwise, wider or shallower, was tried in copies; the best is named with the line of code.
+# `initscope.inspect` has also tried other initializations, widths and depths on copies of the network.
 for row in report.what_if.to_dict()["alternatives"][:4]:
-    print(f"{row['name']}: score {row['score']:.2f}, angles kept {row['angle_ratio']:.2f}")
-print("what to do:", report.what_if.best.code or report.what_if.best.advice)
-print("without changing the activation:", report.what_if.best_law.code)
+    print(f"{row['name']}: score {row['score']:.2f}, angle ratio {row['angle_ratio']:.2f}")
+print("Suggested fix:", report.fix.code or report.fix.advice)
 
 # %%
-# The second line applied; in a test ``assert_healthy`` keeps it so.
+# Apply the looks-linear initialization, which makes a ReLU network compute a linear function at initialization. The
+# network then has no errors, and ``assert_healthy`` raises nothing. Use ``assert_healthy`` in your tests.
 initscope.initializers.looks_linear_(model)
-initscope.inspect(model, torch.rand(128, 64), pairs=32, alternatives=False).assert_healthy()
+fixed = initscope.inspect(model, digits.images, targets=digits.labels, pairs=32, alternatives=False)
+fixed.assert_healthy()
+print(fixed.headline)
 
 # %%
-# ``report.to_html("report.html")`` writes the page. On the command line:
+# ``report.to_html("report.html")`` writes the report as one file. On the command line:
 # ``initscope inspect mynet.py:make --data photos/ --size 64 --out report.html --fail-on exploding``.
-# Next: :doc:`plot_4_plan`. Thresholds and their sources: :doc:`/inspection`.
+# Next: :doc:`plot_4_plan`. Symptoms and their causes: :doc:`/symptoms`. All options: :doc:`/inspection`.

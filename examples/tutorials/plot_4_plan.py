@@ -2,23 +2,23 @@
 4. Plan
 =======
 
-How wide, how many filters, how many bits, how much expansion? The papers' bounds, the best Chernoff bound and the exact
-answer side by side; ``eps`` is the distortion, ``delta`` the probability of failure.
+How wide, how many filters, how many bits, how much expansion? A plan compares the bound of the paper, the best Chernoff
+bound and the exact answer. ``eps`` is the :term:`distortion`, ``delta`` the :term:`failure probability`.
 """
 
 # %%
-# The width at which one ReLU layer keeps the squared norm of an input within 10 %, except in 5 % of all draws.
+# The width at which one ReLU layer preserves the squared norm of an input within 10 %, except in 5 % of all draws.
 import torch
 from matplotlib import pyplot as plt
 
 import initscope
 from initscope import plan
 
-found = plan.width(eps=0.1, delta=0.05)
-print(found.paper, found.chernoff, found.exact)
+answer = plan.width(eps=0.1, delta=0.05)
+print(answer.paper, answer.chernoff, answer.exact)
 
 # %%
-# The three answers against the distortion: the paper's exponent is right, its constant is off by two.
+# The three answers against the distortion. The exponent of the paper is right; its constant is about 2 times too large.
 distortions = (0.05, 0.1, 0.2, 0.4)
 figure, ax = plt.subplots(layout="constrained")
 for name in ("paper", "chernoff", "exact"):
@@ -30,23 +30,25 @@ ax.set(xlabel="distortion ε", ylabel="width")
 ax.legend()
 
 # %%
-# A promise can be checked by drawing what it is about.
-tried = plan.check(plan.width(eps=0.2, delta=0.05, depth=3), trials=500)
-print(f"promised at most {tried.promise}, seen {tried.observed} (95 %: {tried.low:.3f} to {tried.high:.3f})")
+# ``plan.check`` simulates a plan and compares the observed failure rate with the promised one.
+check = plan.check(plan.width(eps=0.2, delta=0.05, depth=3), trials=500)
+print(f"promised: at most {check.promise}, observed: {check.observed} (95 %: {check.low:.3f} to {check.high:.3f})")
 
 # %%
-# Filters for a pair of photographs: corollary 1 is far from what is needed, which a pilot of drawn filters finds.
+# The number of filters for a pair of photographs. Corollary 1 of the paper asks for far more than necessary; ``sharp``
+# estimates the necessary number from a pilot sample of random filters.
 photos = initscope.data.load("photos", crop=32, limit=4)
 filters = plan.filters(photos.images[:1], photos.images[1:2], kernel_size=3, eps=0.1, delta=0.05)
 print(filters.answers)
 
 # %%
-# Bits of a sign code for a thousand pairs, and the widths at which ReLU layers lose nothing of ten inputs.
+# The number of bits of a sign code for a thousand pairs, and the number of rows from which a ReLU layer with ten inputs
+# is injective.
 print(plan.bits(eps=0.1, delta=0.05, pairs=1000).answers)
 layer = plan.expansivity(n=10, delta=0.01).layers[0]
-print(f"never below {layer.necessary} rows, surely from {layer.guaranteed}, conjectured: {layer.conjectured}")
+print(f"necessary: {layer.necessary} rows, sufficient: {layer.guaranteed}, conjectured threshold: {layer.conjectured}")
 print(initscope.injectivity.decide(torch.randn(layer.necessary - 1, 10, generator=torch.manual_seed(0))).injective)
 
 # %%
 # On the command line: ``initscope plan width --eps 0.1 --delta 0.05 --depth 10 --samples 50000``.
-# Next: :doc:`plot_5_embed`. Where each number comes from: :doc:`/plan`, :doc:`/injectivity`.
+# Next: :doc:`plot_5_embed`. Derivations: :doc:`/plan`, :doc:`/injectivity`.

@@ -2,11 +2,11 @@
 5. Use: embed, hash, search
 ===========================
 
-A random layer is a cheap code whose distances follow a known law. Estimators in scikit-learn's manner.
+A random layer is a cheap code whose distances follow a known distribution. The classes follow scikit-learn's API.
 """
 
 # %%
-# Signs of one random layer: the share of unequal bits estimates the angle over π, exactly binomially.
+# The signs of one random layer. The number of unequal bits of two codes is binomial, and its mean is bits · angle/π.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -21,28 +21,28 @@ print(codes.shape, codes.dtype)
 hasher.distortion_report(rows, pairs=2000).plot(plt.subplots(layout="constrained")[1])
 
 # %%
-# How many bits are enough is a question for `initscope.plan.bits`; how low-dimensional the data are, one for the mean
-# width.
+# `initscope.plan.bits` computes how many bits are enough. The :term:`Gaussian mean width` measures how low-dimensional
+# the data are.
 width = initscope.mean_width(rows - rows.mean(axis=0))
 print(f"intrinsic dimension {width.intrinsic_dimension:.1f} of {rows.shape[1]}")
 
 # %%
-# An index over the codes finds the nearest ones exactly.
+# An index over the codes returns the exact nearest codes.
 index = embed.HammingIndex(256)
 index.add(codes[100:])
-distances, neighbours = index.search(codes[:100], 5)
-right = digits.labels[100:][neighbours] == digits.labels[:100, None]
+distances, neighbors = index.search(codes[:100], 5)
+right = digits.labels[100:][neighbors] == digits.labels[:100, None]
 print(f"{right.mean():.0%} of the five nearest codes are of the same digit")
 
 # %%
-# Real-valued features that keep a known kernel, for any linear method on top.
+# Real-valued features with a known kernel, for any linear method.
 features = embed.ReLUFeatures(500).fit_transform(rows)
 a, b = features[0], features[1]
 measured = a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
 before = rows[0] @ rows[1] / (np.linalg.norm(rows[0]) * np.linalg.norm(rows[1]))
 limit = float(initscope.theory.angles.relu_cosine(before))
-print(f"cosine {before:.3f} becomes {measured:.3f}, in the limit {limit:.3f}")
+print(f"cosine of the inputs {before:.3f}, of the features {measured:.3f}, limit of wide layers {limit:.3f}")
 
 # %%
-# On the command line: ``initscope hash`` writes codes to a file, ``initscope search`` asks it.
-# Next: :doc:`plot_6_invert`. Both commands, learned codes and the comparison with published ones: :doc:`/embed`.
+# On the command line: ``initscope hash`` writes codes to a file, and ``initscope search`` searches it.
+# Next: :doc:`plot_6_invert`. Both commands, learned codes, and a comparison with published methods: :doc:`/embed`.

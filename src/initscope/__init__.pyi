@@ -11,10 +11,10 @@ from . import (
     inspection as inspection,
     integrations as integrations,
     invert as invert,
-    kernels as kernels,
     measurement as measurement,
     models as models,
     plan as plan,
+    propagate as propagate,
     rendering as rendering,
     reproductions as reproductions,
     results as results,
@@ -25,9 +25,6 @@ from . import (
 from .inspection import (
     inspect as inspect,
 )
-from .kernels import (
-    kernel as kernel,
-)
 from .measurement import (
     mean_width as mean_width,
     measure as measure,
@@ -35,6 +32,9 @@ from .measurement import (
 from .propagate import (
     predict as predict,
     rule as rule,
+)
+from .propagate.kernels import (
+    kernel as kernel,
 )
 from .theory.statements import (
     theorem as theorem,

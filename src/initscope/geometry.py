@@ -1,13 +1,13 @@
-"""The geometry of pairs after every layer: `Prediction`, `Measurement`, and both side by side in a `Comparison`.
+"""The geometry of pairs after every layer: `Prediction`, `Measurement`, and both together in a `Comparison`.
 
-All three have the same rows, one per layer, row 0 the input. Arrays are ``[rows, pairs]``; a layer that is not covered
-holds NaN there and says why in its row.
+All three have the same rows, one per layer; row 0 is the input. Arrays have shape ``[rows, pairs]``. A layer that is
+not covered has NaN, and its row gives the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from initscope.errors import InputError
 from initscope.results import Result, plain, rendering_module
 from initscope.theory.pair_sums import angle_from_gap
-from initscope.traits import Traits
+from initscope.traits import LAYER_ROLES, Traits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ __all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status
 
 Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-5
-"""Degrees below which angles of values in float32 are rounding: a unit has 6e-8 of itself as its last digit."""
+"""Angles in degrees below this are rounding errors of float32, whose relative precision is 6e-8."""
 Status = Literal[
     "closed form", "quadrature", "closed form after sampling", "sampled", "approximate", "not covered", "measured"
 ]
@@ -40,16 +40,17 @@ STATUSES: tuple[Status, ...] = (
 
 
 def weakest(*statuses: Status) -> Status:
-    """The status of a number that rests on several: the last of them in the order of `STATUSES`."""
+    """Return the status of a number that depends on several: the last of them in the order of `STATUSES`."""
     return max(statuses, key=STATUSES.index)
 
 
 @dataclass(frozen=True)
 class Row(Result):
-    """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does.
+    """One layer: its name, kind, status, output shape, note and role.
 
     ``within`` is the path of the module that the op is, or that calls it; ``reads`` are the rows whose values it reads;
-    ``traits`` say what the op is.
+    ``traits`` say what the op is. Layers are the ops that have weights: ``number`` is the layer's number, for other ops
+    that of the layer upstream of it (0: none), out of ``layers``; `numbered` sets both.
     """
 
     layer: str
@@ -61,50 +62,106 @@ class Row(Result):
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
     traits: Traits = field(default=Traits(), compare=False, repr=False)
+    number: int = field(default=0, compare=False, repr=False)
+    layers: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the op is a layer: it has weights, or a table of them."""
+        return self.role in LAYER_ROLES
 
     @property
     def title(self) -> str:
-        """The layer for people: its name and, unless the name tells it, its kind.
+        """The op for people: its name and, unless the name contains it, its kind; without a name its layer's number.
 
-        >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
-        ('layer 11 (Linear)', 'conv3')
+        >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
+        >>> [row.title for row in rows], Row("conv3", "Conv2d", "closed form").title
+        (['layer 1 (Linear)', 'ReLU after layer 1'], 'conv3')
         """
-        name = spoken(self.layer)
-        return name if self.role == "input" or tells_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+        if not is_number(self.layer):
+            return named(self.layer, self.kind)
+        if not self.layers:
+            return f"{spoken(self.layer)} ({self.kind})"
+        return f"layer {self.number} ({self.kind})" if self.has_weights else f"{self.kind} {self._near}"
+
+    @property
+    def position(self) -> str:
+        """Where the op is, for messages: its layer's number of how many, its module, and its kind.
+
+        >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
+        >>> [row.position for row in rows]
+        ['layer 1 of 1 (Linear, module 0)', 'ReLU (module 1) after layer 1 of 1']
+        """
+        if not self.layers or self.role == "input":
+            return self.title
+        of, unnamed = f" of {self.layers}", is_number(self.layer)
+        if self.has_weights:
+            name = self.layer if names_kind(self.layer, self.kind) else f"{self.layer}, {self.kind}"
+            return f"layer {self.number}{of} ({f'{self.kind}, module {self.layer}' if unnamed else name})"
+        return f"{f'{self.kind} (module {self.layer})' if unnamed else self.title} {self._near}{of}"
+
+    @property
+    def _near(self) -> str:
+        return f"after layer {self.number}" if self.number else "before layer 1"
 
 
-def spoken(name: str, what: str = "layer") -> str:
+def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows with the numbers of their layers; a layer that is called several times counts once."""
+    rows, number_of, numbers, last = tuple(rows), dict[Any, int](), list[int](), 0
+    for row in rows:
+        if row.role in LAYER_ROLES:
+            last = number_of.setdefault(row.traits.weight_names or row.layer, len(number_of) + 1)
+        numbers.append(last)
+    count = len(number_of)
+    return tuple([replace(row, number=number, layers=count) for row, number in zip(rows, numbers, strict=True)])
+
+
+def named(layer: str, kind: str) -> str:
+    """Return a name with its kind, unless it contains the kind.
+
+    >>> named("3.2", "ReLU"), named("conv3", "Conv2d"), named("input", "input")
+    ('3.2 (ReLU)', 'conv3', 'input')
+    """
+    return layer if names_kind(layer, kind) else f"{layer} ({kind})"
+
+
+def is_number(name: str) -> bool:
+    """Whether a module's own name is a number, as in a `torch.nn.Sequential`."""
+    return name.rpartition(".")[2].isdigit()
+
+
+def spoken(name: str, what: str = "module") -> str:
     """A name as it is said: one that is a number, as in a `torch.nn.Sequential`, with the word for it."""
-    return f"{what} {name}" if name.rpartition(".")[2].isdigit() else name
+    return f"{what} {name}" if is_number(name) else name
 
 
-def tells_kind(layer: str, kind: str) -> bool:
-    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
+def names_kind(layer: str, kind: str) -> bool:
+    """Return whether a name such as conv3 contains the kind of the layer; numbers of a `torch.nn.Sequential` do not."""
     name = layer.rpartition(".")[2].partition(" (")[0].rstrip("0123456789_").lower()
     return bool(name) and name in kind.lower()
 
 
 def mean_over_pairs(values: Floats) -> Floats:
-    """Mean of each row over the pairs that have a value, NaN where none has: a sample of zeros has no angle."""
+    """Return the mean of each row over the pairs with a value, NaN without any; a sample of zeros has no angle."""
     known = np.isfinite(values)
     counts, sums = known.sum(axis=1), np.where(known, values, 0.0).sum(axis=1)
     return np.asarray(np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0))
 
 
 def geometric_mean(values: Floats) -> float:
-    """Of the values above zero; 0 where none is."""
+    """Return the geometric mean of the positive values; 0 if there are none."""
     positive = values[values > 0]
     return float(np.exp(np.log(positive).mean())) if len(positive) else 0.0
 
 
 def last_gradient(gradients: Floats) -> int | None:
-    """The last row with a gradient above zero; None where there is none."""
+    """Return the last row with a positive gradient, or None."""
     known = np.flatnonzero(np.isfinite(gradients) & (gradients > 0))
     return int(known[-1]) if len(known) else None
 
 
 def over_last(gradients: Floats, last: int | None) -> Floats:
-    """Gradients ``[rows]`` over that of the row ``last``; NaN where this is not known, but what is zero stays so.
+    """Return gradients ``[rows]`` divided by that of row ``last``; without it NaN, except that zeros stay zero.
 
     >>> over_last(np.array([np.nan, 1.0, 4.0]), last=2)
     array([ nan, 0.25, 1.  ])
@@ -113,7 +170,7 @@ def over_last(gradients: Floats, last: int | None) -> Floats:
 
 
 def median_over_pairs(values: Floats) -> Floats:
-    """Median of each row over the pairs that have a value, NaN where none has."""
+    """Return the median of each row over the pairs with a value, NaN without any."""
     known = ~np.isnan(values).all(axis=1)
     result = np.full(len(values), np.nan)
     result[known] = np.nanmedian(values[known], axis=1)
@@ -121,46 +178,47 @@ def median_over_pairs(values: Floats) -> Floats:
 
 
 def median_angle(degrees: Floats) -> Floats:
-    """Median of each row of measured angles over the pairs; 0 below what values in float32 tell apart."""
+    """Return the median of measured angles over pairs for each row; 0 below the rounding errors of float32."""
     medians = median_over_pairs(degrees)
     return np.where(medians < ROUNDING, 0.0, medians)
 
 
-def start_norms(norms: Floats, units: Floats, inputs: Sequence[bool]) -> tuple[Floats, float]:
-    """Norms that ratios refer to, ``[pairs]``, and of how many values: all real-valued inputs, or what they lead to.
+def reference_norms(norms: Floats, units: Floats, inputs: Sequence[bool]) -> tuple[Floats, float]:
+    """Return the norms that ratios refer to, ``[pairs]``, and the number of values in them.
 
-    ``norms [rows, pairs]`` are those after each row, ``units [rows]`` its numbers of values, 0 where it
-    has none; ``inputs [rows]`` says which rows are inputs. A model of indices starts at the first values made of them.
+    They are the norms of all real-valued inputs. For a model of indices they are those of the first row with values,
+    the embedding. ``norms [rows, pairs]`` are the norms after each row, ``units [rows]`` the numbers of values (0
+    without any), and ``inputs [rows]`` says which rows are inputs.
     """
     known = (units > 0) & np.isfinite(norms).all(axis=1)
-    start = np.flatnonzero(known & np.asarray(inputs))
-    if not len(start):
-        start = np.flatnonzero(known)[:1] if known.any() else np.array([0])
-    return np.asarray(np.hypot.reduce(norms[start], axis=0)), float(units[start].sum())
+    reference = np.flatnonzero(known & np.asarray(inputs))
+    if not len(reference):
+        reference = np.flatnonzero(known)[:1] if known.any() else np.array([0])
+    return np.asarray(np.hypot.reduce(norms[reference], axis=0)), float(units[reference].sum())
 
 
 def covered_rows(values: Floats) -> list[int]:
-    """Rows in which some pair has a value."""
+    """Return the rows in which at least one pair has a value."""
     return [int(row) for row in np.flatnonzero(np.isfinite(values).any(axis=1))]
 
 
 def angle_degrees(cosine: Floats, gap: Floats | None = None) -> Floats:
-    """Angle in degrees, from ``gap``, 1 - cosine with its digits, where there is one; rounding beyond ±1 is forgiven.
+    """Return angles in degrees, from ``gap`` = 1 - cosine if given; cosines beyond ±1 by rounding are clipped.
 
-    The arccosine of a cosine near 1 knows angles to 1e-6 degrees only.
+    ``gap`` preserves small angles: the arccosine of a cosine near 1 is accurate to 1e-6 degrees only.
     """
     return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1)) if gap is None else angle_from_gap(gap)))
 
 
 @dataclass(frozen=True)
 class Tokens(Result):
-    r"""What attention does within a sample, ``[rows]`` each; NaN where a row has no tokens, or holds no weights.
+    r"""Statistics of the tokens of a sample, ``[rows]`` each; NaN for rows without tokens or attention weights.
 
-    ``cosine`` is the mean over the pairs of non-zero tokens of a sample: a zero token (padding, or one that no expert
-    received) has no direction. Samples with fewer than two non-zero tokens are left out.
-    ``entropy`` of attention's weights is :math:`-\sum_j p_j\ln p_j/\ln n`, with n the keys that the mask leaves: 1 for
+    ``cosine`` is the mean over pairs of nonzero tokens of a sample: a zero token (padding, or a token that no expert
+    received) has no direction. Samples with fewer than two nonzero tokens are left out.
+    ``entropy`` of attention weights is :math:`-\sum_j p_j\ln p_j/\ln n`, with n the number of unmasked keys: 1 for
     uniform weights, 0 for a single key.
-    ``cosine_se`` and ``entropy_se`` are standard errors over what was drawn.
+    ``cosine_se`` and ``entropy_se`` are standard errors over draws.
     """
 
     cosine: Floats
@@ -179,7 +237,7 @@ class _Geometry(Result):
     def __post_init__(self) -> None:
         gap = getattr(self, "gap", None)
         if gap is not None and not np.allclose(1 - gap, self.cosine, rtol=0, atol=1e-12, equal_nan=True):
-            object.__setattr__(self, "gap", None)  # of other cosines: those of a copy with cosines of its own
+            object.__setattr__(self, "gap", None)  # a copy with other cosines
 
     @property
     def angle(self) -> Floats:
@@ -187,26 +245,26 @@ class _Geometry(Result):
         return angle_degrees(self.cosine, getattr(self, "gap", None))
 
     def _html(self) -> str:
-        """The one-file page of `Comparison`, with this side only."""
+        """Return the page of a `Comparison` with this side only."""
         return self._alone()._html()
 
     def _repr_html_(self) -> str:
         return self._alone()._repr_html_()
 
     def _alone(self) -> Comparison:
-        """This side alone in a `Comparison`, which knows how to show it."""
-        raise InputError(f"{type(self).__name__} has no comparison of its own")
+        """Return a `Comparison` with this side only."""
+        raise InputError(f"{type(self).__name__} must override _alone()")
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer, means over pairs."""
+        """Return one dict per layer, with means over pairs."""
         return self._alone().table()
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": [...]}`` with means over pairs."""
+        """Return ``{"rows": [...]}`` with means over pairs."""
         return self._alone().to_dict()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean angle against depth."""
+        """Plot the mean angle against depth."""
         return self._alone().plot(ax)
 
     def __repr__(self) -> str:
@@ -218,23 +276,23 @@ class _Geometry(Result):
 class Prediction(_Geometry):
     """Expected geometry of pairs after every layer (see `initscope.predict`).
 
-    ``cosine`` is the ratio of expectations; ``norm_ratio`` is √E‖h‖² over ‖x‖ for the first input of each pair;
-    ``rms_ratio`` the same per unit, which is what verdicts use. ``cosine_sd`` is the standard deviation of the cosine
-    over the weights at the model's width, where it is known (dense ReLU stacks), else NaN. ``cosine_se`` is the
-    standard error of the predicted cosine itself where steps were sampled: 0 for formulas, NaN where it is not known.
+    ``cosine`` is the ratio of expectations. ``norm_ratio`` is √E‖h‖² / ‖x‖ for the first input of each pair, and
+    ``rms_ratio`` the same per unit, which the checks use. ``cosine_sd`` is the standard deviation of the cosine over
+    the weights at the width of the model, if it is known (dense ReLU stacks), otherwise NaN. ``cosine_se`` is the
+    standard error of the predicted cosine if ops were sampled: 0 for formulas, NaN if it is unknown.
     """
 
     cosine_sd: Floats | None = None
     cosine_se: Floats | None = None
     gap: Floats | None = None
-    """1 - cosine with all its digits, from which angles come."""
+    """1 - cosine to full precision, from which angles are computed."""
     tokens: Tokens | None = None
-    """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
+    """Cosine of tokens and entropy of attention, for models with attention."""
     gradient_ratio: Floats | None = None
-    """‖∂ℓ/∂W‖_F/(‖∂ℓ/∂a‖‖x‖) of each layer's weights W, ``[rows]``, root mean square over samples; NaN where a step on
-    the way from the layer to the output has no rule for gradients, or the row has no weights. None: not asked for."""
+    """‖∂ℓ/∂W‖_F/(‖∂ℓ/∂a‖‖x‖) for the weights W of each layer, ``[rows]``, root mean square over samples; NaN if a later
+    op has no rule for gradients, or the row has no weights. None: not requested."""
     gradient_ratio_se: Floats | None = None
-    """Its standard error over what was drawn, ``[rows]``; 0 for formulas."""
+    """Standard error of ``gradient_ratio`` over draws, ``[rows]``; 0 for formulas."""
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -244,11 +302,11 @@ class Prediction(_Geometry):
 class Measurement(_Geometry):
     """Measured geometry of pairs after every layer (see `initscope.measure`), over ``draws`` of the weights.
 
-    ``cosine`` is the mean over draws, ``norm_ratio`` and ``rms_ratio`` the root mean square, as they are predicted.
-    ``cosine_se`` and ``norm_ratio_se`` are standard errors over the randomness of the weights, per pair;
-    ``mean_cosine_se`` and ``mean_norm_ratio_se`` those of the mean over pairs, which share their weights. NaN where one
-    draw cannot tell. ``cosine_draws [rows, pairs]`` says how many runs have a cosine: those in which neither output is
-    zero or infinite.
+    ``cosine`` is the mean over draws; ``norm_ratio`` and ``rms_ratio`` are root mean squares, as in predictions.
+    ``cosine_se`` and ``norm_ratio_se`` are standard errors over draws of the weights, per pair; ``mean_cosine_se`` and
+    ``mean_norm_ratio_se`` are those of the mean over pairs, which share their weights. They are NaN with one draw.
+    ``cosine_draws [rows, pairs]`` is the number of runs with a cosine: those in which neither output is zero or
+    infinite.
     """
 
     cosine_se: Floats
@@ -259,13 +317,13 @@ class Measurement(_Geometry):
     seed: int
     cosine_draws: npt.NDArray[np.int64] | None = None
     gap: Floats | None = None
-    """1 - cosine with all its digits, from which angles come."""
+    """1 - cosine to full precision, from which angles are computed."""
     tokens: Tokens | None = None
-    """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
+    """Cosine of tokens and entropy of attention, for models with attention."""
 
     @property
     def mean_angle_se(self) -> Floats:
-        """Standard error of the mean angle in degrees: that of the mean cosine over the mean sine (delta method)."""
+        """Standard error of the mean angle in degrees, by the delta method."""
         sine = mean_over_pairs(np.sqrt(1 - np.clip(self.cosine, -1, 1) ** 2))
         return np.asarray(np.degrees(self.mean_cosine_se / np.where(sine > 0, sine, np.nan)))
 
@@ -275,7 +333,7 @@ class Measurement(_Geometry):
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Result):
-    """Prediction and measurement of the same pairs through the same model, row by row; either may be missing."""
+    """Prediction and measurement of the same pairs and the same model, row by row; either may be missing."""
 
     prediction: Prediction | None = None
     measurement: Measurement | None = None
@@ -294,13 +352,13 @@ class Comparison(Result):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rows of the prediction, or of the measurement where there is none."""
+        """Rows of the prediction, or of the measurement without a prediction."""
         source = self.prediction if self.prediction is not None else self.measurement
         assert source is not None
         return source.rows
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer; means over pairs, standard errors of those means over the randomness of the weights."""
+        """Return one dict per layer, with means over pairs and their standard errors over draws of the weights."""
         columns = self._columns()
         return [
             {"layer": row.layer, "kind": row.kind, "status": row.status}
@@ -329,7 +387,7 @@ class Comparison(Result):
         return columns
 
     def _token_columns(self) -> dict[str, list[float | None]]:
-        """Those of models with attention: nothing for others."""
+        """Return the columns of tokens; empty for models without attention."""
         sides = {"predicted": self.prediction, "measured": self.measurement}
         if all(side is None or side.tokens is None for side in sides.values()):
             return {}
@@ -342,7 +400,7 @@ class Comparison(Result):
         return columns
 
     def pairs_table(self) -> list[dict[str, Any]]:
-        """One dict per layer and pair, with every pair's own numbers."""
+        """Return one dict per layer and pair."""
         result = []
         for index, row in enumerate(self.rows):
             source = self.prediction if self.prediction is not None else self.measurement
@@ -359,7 +417,7 @@ class Comparison(Result):
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": [...], "pairs": …, "draws": …}``, means over pairs."""
+        """Return ``{"rows": [...], "pairs": …, "draws": …}`` with means over pairs."""
         source = self.prediction if self.prediction is not None else self.measurement
         assert source is not None
         return {
@@ -370,22 +428,22 @@ class Comparison(Result):
         }
 
     def halving_depth(self, ratio: float = 0.5) -> str | None:
-        """Name of the first layer from which on the median angle is at most ``ratio`` of the input's, or None."""
+        """Return the first layer after which the median angle stays below ``ratio`` times the input angle, or None."""
         source = self.measurement if self.measurement is not None else self.prediction
         assert source is not None
         medians = median_over_pairs(source.angle)
         covered = covered_rows(source.angle)
-        above = [place for place, row in enumerate(covered) if not medians[row] <= ratio * medians[covered[0]]]
+        above = [number for number, row in enumerate(covered) if not medians[row] <= ratio * medians[covered[0]]]
         first = above[-1] + 1 if above else 0
         return self.rows[covered[first]].layer if first < len(covered) else None
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""
+        """Plot the mean angle after each layer: predicted as a line, measured as points with two standard errors."""
         axes: Axes = rendering_module().angle_figure(self, ax)
         return axes
 
     def _html(self) -> str:
-        """One self-contained page: what happened, the table, the pictures."""
+        """Return a self-contained page with the headline, the figures and the table."""
         text: str = rendering_module().render_page(self)
         return text
 

@@ -1,52 +1,54 @@
-"""`Traits`: what one op of a model is, so that nobody else compares names of PyTorch's functions and classes.
+"""`Traits`: properties of one op of a model, so that other code need not compare names of PyTorch functions.
 
-The table that fills them is in ``graph/ops.py``; rows of results carry them (`initscope.geometry.Row.traits`). No torch
-here, so that results stay light.
+The table of ops in ``graph/ops.py`` fills them, and rows of results have them (`initscope.geometry.Row.traits`). This
+file does not import torch, so that results load fast.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["NO_BOUNDS", "Normalization", "Pooling", "Role", "Traits"]
+__all__ = ["LAYER_ROLES", "NO_BOUNDS", "Normalization", "Pooling", "Role", "RowStructure", "Traits"]
 
 Role = Literal[
     "input",  # an argument of the model
     "weights",  # multiplies by weights that an initializer draws: Linear, convolutions, a matrix of parameters
-    "activation",  # one function of every unit
-    "norm",  # divides by a scale that it measures
+    "activation",  # an elementwise function
+    "norm",  # divides by a scale computed from the data
     "pooling",  # averages or maxima over positions
     "movement",  # the same values at another position or in another shape
-    "scaling",  # a constant factor or summand
+    "scaling",  # multiplies by or adds a constant
     "merge",  # several values added or concatenated
     "attention",  # weights computed from the data: softmax, products of two values
     "gate",  # two values multiplied unit by unit
     "recurrent",  # a loop over time: LSTM, GRU, RNN
     "embedding",  # values from a table
-    "constant",  # made without reading values: zeros, masks, positions
-    "bookkeeping",  # values stay as they are: dropout that is off, copies, casts
+    "constant",  # does not read values: zeros, masks, positions
+    "bookkeeping",  # does not change values: inactive dropout, copies, casts
     "other",  # unknown
 ]
 
+LAYER_ROLES = ("weights", "recurrent", "embedding")
+"""Roles of layers: ops that have weights, or a table of them."""
 NO_BOUNDS = (-math.inf, math.inf)
-"""Least and largest value of an output that has neither."""
+"""Bounds of an unbounded output."""
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """What a norm divides by.
+    """Properties of a norm.
 
     Attributes
     ----------
     kind : {"batch", "layer", "group", "rms", "instance", "other"}
-        Its family.
+        Family of the norm.
     axes : tuple of int
-        Axes of the whole tensor ``[samples, ...]`` over which the scale is taken; those that the tensor does not have
-        do not count. Empty where it is no whole axis (groups of channels), or not known.
+        Axes of the whole tensor ``[samples, ...]`` over which the scale is computed. Axes that the tensor does not have
+        are ignored. Empty for groups of channels, or if unknown.
     over_samples : bool
-        Whether the scale is taken over the samples of the batch, in the mode that the model was traced in.
+        Whether the scale is computed over the batch, in the mode in which the model was traced.
     """
 
     kind: Literal["batch", "layer", "group", "rms", "instance", "other"]
@@ -56,16 +58,16 @@ class Normalization:
 
 @dataclass(frozen=True)
 class Pooling:
-    """What is taken over positions or units.
+    """Properties of a reduction over positions or units.
 
     Attributes
     ----------
     kind : {"mean", "max", "min", "sum", "other"}
-        What is taken.
+        Reduction.
     axes : tuple of int or None
-        Axes of the whole tensor that are reduced; None: all.
+        Axes of the whole tensor that are reduced; None means all.
     windows : bool
-        Whether it is taken over windows, so that the axes stay.
+        Whether it reduces windows, so that the number of axes does not change.
     """
 
     kind: Literal["mean", "max", "min", "sum", "other"]
@@ -75,22 +77,22 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Traits:
-    """What one op is. Everything is known from the op and its arguments alone, without a run.
+    """Properties of one op, known from the op and its arguments without running the model.
 
     Attributes
     ----------
     role : Role
-        What it does to the values, in one word.
+        Category of the op.
     activation : str
-        Name of the activation that it applies (a row of `initscope.graph.ACTIVATIONS`), or empty.
+        Name of the activation (a row of `initscope.graph.ACTIVATIONS`), or empty.
     bounds : (float, float)
-        Least and largest value that the output can have; infinite where there is none.
+        Smallest and largest possible value of the output; infinite if unbounded.
     saturates : bool
-        Whether it is an activation that levels off at both of its bounds (tanh, sigmoid).
+        Whether it is an activation that saturates at both bounds (tanh, sigmoid).
     zero_is_off : bool
         Whether a unit whose output is zero passes no gradient (ReLU; not tanh).
     rectifier : bool
-        Whether it is ReLU or one of its relatives with a kink at zero: ReLU6, leaky, parametric, randomized ReLU.
+        Whether it is ReLU or a variant with a kink at zero: ReLU6, leaky, parametric, randomized ReLU.
     is_relu : bool
         Whether it is max(x, 0) exactly.
     value_at_zero : float
@@ -98,66 +100,66 @@ class Traits:
     exponential : bool
         Whether values are exponentiated: exp, softmax.
     is_view : bool
-        Whether the output is part of the input, or all of it in another shape, and may share its memory.
+        Whether the output is the input, or a part of it, possibly in another shape, and may share its memory.
     reshapes : bool
         Whether the output has another shape with the values in the same order: view, reshape, flatten.
     moves_values : bool
         Whether every output value is an input value, or a filled-in constant, possibly at another position.
     permutes_axes : bool
-        Whether it puts axes into another order: transpose, permute, ``.T``.
+        Whether it permutes axes: transpose, permute, ``.T``.
     keeps_values : bool
-        Whether values stay as they are, at their positions: copies, casts, dropout that is off.
+        Whether values and positions do not change: copies, casts, inactive dropout.
     product : bool
         Whether it is a matrix product of two data values (attention scores, or weights times values).
     equation : str
         Equation of an einsum, or empty.
     gate : bool
-        Whether it multiplies two data values unit by unit.
+        Whether it multiplies two data values elementwise.
     summand_signs : tuple of int
         Signs of the two data values that it adds (1, 1) or subtracts (1, -1); empty for other ops.
     concatenates : bool
-        Whether it puts several values side by side.
+        Whether it concatenates several values.
     random : bool
-        Whether it draws random numbers in some mode: dropout, bernoulli, RReLU.
+        Whether it samples random numbers in some mode: dropout, bernoulli, RReLU.
     drop_rate : float
-        Probability with which a value is set to zero in training; 0 where nothing is dropped.
+        Probability with which a value is set to zero in training; 0 for other ops.
     drops : bool
-        Whether it is dropout, whatever its probability.
+        Whether it is dropout, with any probability.
     rounds : bool
         Whether its gradient is zero wherever it exists: round, sign, argmax, comparisons.
     sorts : bool
         Whether it returns its input in sorted order.
     weight_names : tuple of str
-        Paths from the model of the parameters with two or more axes that it multiplies by.
+        Paths, in the model, of the parameters with two or more axes that it multiplies by.
     is_convolution : bool
         Whether it is a convolution, transposed or not.
     unit_axis : int or None
-        Axis of one sample's output along which its units lie, where weights decide it: -1 Linear, 0 convolutions.
+        Axis of the units in the output of one sample, if it has weights: -1 for Linear, 0 for convolutions.
     normalizes : Normalization or None
-        What it divides by, if it is a norm.
+        Properties of the norm, if it is a norm.
     softmax_axis : int or None
-        Axis of the whole tensor along which a softmax sums to 1; None if it is no softmax.
+        Axis of the whole tensor along which a softmax sums to 1; None for other ops.
     probabilities : {"", "probability", "log-probability"}
-        What the output is, of a softmax or a sigmoid.
+        Meaning of the output of a softmax or a sigmoid.
     clamps : bool
-        Whether it cuts values off at ``bounds`` (clamp, clip).
+        Whether it clips values at ``bounds`` (clamp, clip).
     pools : Pooling or None
-        What it takes over positions or units, if it does.
+        Properties of the reduction over positions or units, if there is one.
     reads_positions : bool
         Whether an output position depends on several input positions: convolution windows, pooling, attention, loops.
     attention : {"", "weights", "fused", "module"}
-        ``weights``: a softmax, which may be that of an attention; ``fused``: one call of scaled dot-product attention;
-        ``module``: a module that holds a whole attention.
+        ``weights``: a softmax that may belong to attention; ``fused``: a call of scaled dot-product attention;
+        ``module``: a module that computes a whole attention.
     recurrent : bool
         Whether it loops over time.
     embedding : bool
-        Whether it looks values up in a table.
+        Whether it reads values from a table.
     constant : bool
-        Whether it reads no values of its arguments, only their sizes.
+        Whether it reads only the shapes of its arguments.
     detaches : bool
-        Whether it cuts the gradient off and leaves the values.
+        Whether it stops the gradient and preserves the values.
     couples_samples : bool
-        Whether the output of a sample depends on the other samples, in the mode that the model was traced in.
+        Whether the output of a sample depends on the other samples, in the mode in which the model was traced.
     """
 
     role: Role = "other"
@@ -206,5 +208,21 @@ class Traits:
 
     @property
     def bounded(self) -> bool:
-        """Whether the output has a least and a largest value."""
+        """Whether the output has a smallest and a largest value."""
         return math.isfinite(self.bounds[0]) and math.isfinite(self.bounds[1])
+
+
+class RowStructure(NamedTuple):
+    """What the row of an op is, whatever was measured there: its fields are those of `initscope.geometry.Row`."""
+
+    layer: str
+    role: str
+    shape: tuple[int, ...]
+    within: str
+    reads: tuple[int, ...]
+    traits: Traits
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the op is a layer: it has weights, or a table of them."""
+        return self.role in LAYER_ROLES

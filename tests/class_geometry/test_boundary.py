@@ -53,7 +53,7 @@ def test_sketch_keeps_squared_distances():
     gap = np.random.default_rng(1).standard_normal(640)
     squares = []
     for seed in range(400):
-        order, sign = sketch(640, 64, seed)
+        order, sign = sketch(640, seed)
         squares.append((((gap * sign)[order].reshape(64, 10).sum(axis=1)) ** 2).sum() / (gap @ gap))
     assert abs(np.mean(squares) - 1) < 4 * np.sqrt(2 / 64 / 400)
     assert np.std(squares) == pytest.approx(np.sqrt(2 / 64), rel=0.2)

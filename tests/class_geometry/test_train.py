@@ -37,14 +37,14 @@ def run(digits, model=None, **options):
 SCRIPT = """
 import os, signal, sys
 import torch
-from initscope import training
+from initscope.models import training_loop
 from initscope.class_geometry import supervised
 from initscope.data import load
 from initscope.models import load_model
 
 torch.set_num_threads(1)
 model, digits = load_model("CNN", input_shape=(1, 8, 8), seed=3), load("digits")[::3]
-step, save = training.Loop.step, torch.save
+step, save = training_loop.Loop.step, torch.save
 
 def dying(function, left):
     def counted(*args, **kwargs):
@@ -60,7 +60,7 @@ def dying(function, left):
 def start(out, step=step, save=save):
     if child := os.fork():  # a process of its own, without importing everything again
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    training.Loop.step, torch.save = step, save
+    training_loop.Loop.step, torch.save = step, save
     options = {"epochs": 4, "batch": 64, "learning_rate": 0.3, "shift": 1, "stop_at_errors": (0.6, 0.001)}
     supervised.train(model, digits, out=out, **options)
     os._exit(0)

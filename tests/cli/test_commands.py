@@ -44,7 +44,7 @@ def test_demo(run, tmp_path):
     assert code == 0
     assert "relu2" in output
     assert "Angles between pairs" in output
-    assert "theory says they would take the mean angle" in " ".join(output.split())
+    assert "theory predicts that they change the mean angle" in " ".join(output.split())
     assert "page: report.html" in messages
     assert max(map(len, output.splitlines())) <= 100
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_deep_networks_are_few_lines_and_files_have_all(run):
         assert len(rows[" --depth 0"]) - 3 <= len(rows[" --format csv"]) == 61 <= len(rows[" --depth 0"])
         code, output, _ = run(line)
         assert 8 <= len([row for row in output.splitlines() if " to " in row or "dense31" in row]) <= 14
-        assert "63 steps in " in output
+        assert "63 ops in " in output
         assert "--depth 0 prints them all" in output
 
 
@@ -85,15 +85,19 @@ def test_demo_names_the_depth_where_theory_halves_the_angles(run):
 
 @pytest.mark.parametrize(
     ("before", "theory", "measured", "finding"),
-    [(40, 30, 31, "already makes different"), (40, 38, 42, "chance still outweighs"), (40, 41, 42, "does not make")],
+    [
+        (40, 30, 31, "already makes different"),
+        (40, 38, 42, "random fluctuations are larger"),
+        (40, 41, 42, "does not make"),
+    ],
 )
 def test_the_demo_says_what_it_found(before, theory, measured, finding):
     assert finding in _finding(before, theory, measured)
 
 
 def test_the_demo_recommends_only_what_theory_does():
-    assert "What to try: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
-    assert "What to try" not in _remedy(40.0, 20.0, 25.0)
+    assert "Suggested fix: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
+    assert "Suggested fix" not in _remedy(40.0, 20.0, 25.0)
 
 
 def test_one_is_not_plural(run):
@@ -151,7 +155,7 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert code == 0
     assert json.loads(output)["draws"] == 0
     # All filters are equal and ones: every channel is the same box sum, so ReLU's output is parallel across channels.
-    assert "weights as they are" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "none: the given weights" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 PRINTING = """
@@ -208,8 +212,8 @@ def test_every_law_has_its_name(run, law):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nothing", "no command is called 'nothing'. There are demo, inspect"),
-        ("hsh", "no command is called 'hsh'. Did you mean hash? There are"),
+        ("nothing", "no command is named 'nothing'. Available commands: demo, inspect"),
+        ("hsh", "no command is named 'hsh'. Did you mean hash? Available commands:"),
         ("predict dense3 --normalise 3", "Did you mean --normalize? See: initscope predict --help"),
         ("predict dense3 --data digts", "shapes, text) nor a folder or file (did you mean digits?)"),
         ("predict dense3 --data mnist", "(did you mean fashion-mnist?)"),
@@ -235,7 +239,7 @@ def test_every_law_has_its_name(run, law):
         ("measure dense3 --draws 2.9", "Invalid value for --draws: 2.9 must be a whole number"),
         ("predict dense3 --pairs 0", "pairs = 0 must be a whole number of at least 1"),
         ("predict dense3 --data . --size abc", "joined by x, such as 64 or 48x64"),
-        ("predict dense3 --out folder.html", "--out folder.html is a folder; give the name of a file in it"),
+        ("predict dense3 --out folder.html", "--out folder.html is a folder; give a file name"),
         ("demo --out file/report.html", "file is a file, so it cannot hold others"),
         ("demo --crops 0", "crops = 0 must be a whole number of at least 2"),
         ("demo --width 100000000", "width = 100000000 must be a whole number of at least 1 and at most 4096"),
@@ -265,7 +269,7 @@ def test_data_of_no_name_is_not_the_default(run):
 def test_what_does_not_fit_into_memory_is_bad_use(run):
     code, _, messages = run("predict dense99999999999-relu --input-shape 8 --pairs 2")
     assert code == 2
-    assert "does not fit into memory" in messages
+    assert "out of memory" in messages
     assert "unexpected" not in messages
 
 

@@ -52,7 +52,7 @@ def test_mean_width_of_data_and_after_each_layer(run, digits, tmp_path):
     assert "mean width" in run("mean-width", "--data", digits, "--draws", 8)[1]
     network = "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8))\n"
     (tmp_path / "net.py").write_text(network, encoding="utf-8")
-    assert "layer 1 (Linear)" in run("mean-width", f"{tmp_path / 'net.py'}:make", "--data", digits, "--draws", 8)[1]
+    assert "module 1 (Linear)" in run("mean-width", f"{tmp_path / 'net.py'}:make", "--data", digits, "--draws", 8)[1]
 
 
 def test_fit_encode_build_query_evaluate(run, digits, tmp_path):

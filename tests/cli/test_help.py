@@ -12,7 +12,7 @@ import pytest
 from initscope.cli import app, main
 from initscope.cli._help import EXAMPLES
 from initscope.data import load
-from initscope.reproductions.registry import all_exhibits
+from initscope.reproductions.registry import all_reproductions
 
 
 def commands(room=app, words=()):
@@ -63,10 +63,10 @@ def test_examples_are_understood(line):
     assert bound.signature.parameters
 
 
-def test_exhibits_of_the_examples_exist():
+def test_reproductions_of_the_examples_exist():
     named = [word for line in EXAMPLES["reproduce"] for word in line.split()[1:] if "-" in word.strip("-")]
     assert named
-    assert [name for name in named if name not in all_exhibits()] == []
+    assert [name for name in named if name not in all_reproductions()] == []
 
 
 def test_cheap_examples_run(tmp_path, monkeypatch, capsys):

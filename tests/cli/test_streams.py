@@ -69,7 +69,11 @@ def test_characters_that_an_encoding_lacks_are_replaced(monkeypatch, encoding):
     assert few == all_of_them  # nothing is lost in JSON, which has escapes
 
 
-def test_messages_without_a_stderr_are_no_data(monkeypatch):
+def test_messages_without_a_stderr_are_no_data(monkeypatch, capsys):
+    """``print`` to a stderr that is None would write the messages to stdout."""
+    expected = written(monkeypatch, "utf-8", "json")
+    assert "data: gaussian" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stderr", None)
-    json.loads(written(monkeypatch, "utf-8", "json"))
+    assert written(monkeypatch, "utf-8", "json") == expected
+    json.loads(expected)
     sys.stderr.close()

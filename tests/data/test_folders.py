@@ -58,8 +58,8 @@ def test_sixteen_bit_alpha_palette_and_orientation(tmp_path):
     assert np.array_equal(np.round(load_folder(tmp_path / "turned").images[0] * 255), expected)
 
 
-def test_size_crops_the_centre_and_resizes(tmp_path):
-    """The middle square of 40×100 is white, the rest black: after a centred crop everything is white."""
+def test_size_crops_the_center_and_resizes(tmp_path):
+    """The middle square of 40×100 is white, the rest black: after a centered crop everything is white."""
     picture = np.zeros((40, 100), np.uint8)
     picture[:, 30:70] = 255
     save(tmp_path / "a.png", picture)

@@ -251,10 +251,10 @@ def test_two_widths_are_one(tmp_path):
     from initscope.measurement.width import RunningWidth
 
     points = np.random.default_rng(4).standard_normal((11, 5))
-    centre = points.mean(axis=0)
+    center = points.mean(axis=0)
     expected = initscope.mean_width(points, draws=8)
     for cut in range(1, 11):
-        first, second = (RunningWidth(8, 0, centre=centre) for _ in range(2))
+        first, second = (RunningWidth(8, 0, center=center) for _ in range(2))
         first.add(points[:cut])
         second.add(points[cut:])
         first.merge(second)

@@ -3,13 +3,10 @@
 Numbers are compared, byte for byte, with those of a run without a cluster.
 """
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import sweep_jobs
-from dask_cluster import PATIENCE, Cluster, wait_until
+from dask_cluster import PATIENCE, Cluster, busy_workers, drivers_with_tasks, in_background, wait_until
 
 from initscope.distributed import encode_blocks, kernel_in_blocks, named_model, open_blocks
 from initscope.errors import InputError
@@ -17,7 +14,7 @@ from initscope.errors import InputError
 pytest.importorskip("distributed")
 
 from initscope.distributed import cluster as cluster_module
-from initscope.distributed.cluster import connect, on_cluster
+from initscope.distributed.cluster import on_cluster
 
 ROWS = 10
 MODEL = """from torch import nn
@@ -56,27 +53,9 @@ def kernel(folder, data, dask=None, spec="dense6-relu*2"):
     return out.read_bytes()
 
 
-def of_scheduler(address, question):
-    client = connect(address, PATIENCE)
-    try:
-        return client.run_on_scheduler(question)
-    finally:
-        client.close(timeout=2)
-
-
 def gated_jobs(gate, label, count):
     """Jobs that end when the file ``gate`` is there; names as those of blocks."""
     return [(str(start), {"label": label, "gate": str(gate)}) for start in range(count)]
-
-
-def busy_workers(dask_scheduler):
-    """Workers that run a task."""
-    return sum(bool(worker.processing) for worker in dask_scheduler.workers.values())
-
-
-def drivers_with_tasks(dask_scheduler):
-    """Drivers that wait for a task."""
-    return sum(bool(client.wants_what) for client in dask_scheduler.clients.values())
 
 
 def test_two_drivers_with_equal_names_of_jobs(cluster, tmp_path):
@@ -87,18 +66,17 @@ def test_two_drivers_with_equal_names_of_jobs(cluster, tmp_path):
         jobs = gated_jobs(gate, label, 4)
         return {outcome.rows for outcome in on_cluster(sweep_jobs.labelled, jobs, cluster.address)}
 
-    with ThreadPoolExecutor(2) as pool:
-        answers = [pool.submit(drive, label) for label in ("A", "B")]
-        wait_until(lambda: of_scheduler(cluster.address, drivers_with_tasks) == 2)
-        gate.touch()
-        assert [answer.result() for answer in answers] == [{"A"}, {"B"}]
+    answers = [in_background(drive, label) for label in ("A", "B")]
+    wait_until(lambda: cluster.ask(drivers_with_tasks) == 2)
+    gate.touch()
+    assert [answer.result(PATIENCE) for answer in answers] == [{"A"}, {"B"}]
 
 
 def test_two_kernels_at_once(cluster, folder):
     expected = [kernel(folder, data) for data in "AB"]
     assert expected[0] != expected[1]
-    with ThreadPoolExecutor(2) as pool:
-        assert [*pool.map(lambda data: kernel(folder, data, cluster.address), "AB")] == expected
+    answers = [in_background(kernel, folder, data, cluster.address) for data in "AB"]
+    assert [answer.result(PATIENCE) for answer in answers] == expected
 
 
 def test_a_hash_that_is_fitted_again_under_its_name(cluster, folder):
@@ -156,36 +134,39 @@ def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
 def test_a_killed_worker_costs_nothing(cluster, folder):
     gate = folder / "gate"
     jobs = gated_jobs(gate, "A", 6)
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(lambda: sorted(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
-        wait_until(lambda: of_scheduler(cluster.address, busy_workers) == 2)
-        cluster.workers[0].kill()
-        cluster.workers[0].wait()
-        gate.touch()
-        assert [outcome.rows for outcome in answer.result()] == ["A"] * 6
+    answer = in_background(lambda: sorted(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
+    wait_until(lambda: answer.done() or cluster.ask(busy_workers) == 2)
+    cluster.workers[0].kill()
+    cluster.workers[0].wait()
+    gate.touch()
+    assert [outcome.rows for outcome in answer.result(PATIENCE)] == ["A"] * 6
     assert kernel(folder, "A", cluster.address) == kernel(folder, "A")
     cluster.workers[0] = cluster.worker()
 
 
 def test_a_killed_scheduler_is_one_line_and_a_rerun_completes(cluster, folder, monkeypatch):
-    monkeypatch.setattr(cluster_module, "_PATIENCE", 0.5)
+    jobs = gated_jobs(folder / "gate", "A", 4)
+    answer = in_background(lambda: list(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
+    wait_until(lambda: answer.done() or cluster.ask(drivers_with_tasks) == 1)
+    monkeypatch.setattr(cluster_module, "_PATIENCE", 0.5)  # not before: connecting may take longer
     monkeypatch.setattr(cluster_module, "_CONNECT", 0.5)
-    gate, errors = folder / "gate", []
-
-    def drive():
-        jobs = gated_jobs(gate, "A", 4)
-        with pytest.raises(InputError) as refused:
-            list(on_cluster(sweep_jobs.labelled, jobs, cluster.address))
-        errors.append(str(refused.value))
-
-    driver = threading.Thread(target=drive)
-    driver.start()
-    wait_until(lambda: of_scheduler(cluster.address, drivers_with_tasks) == 1)
     cluster.kill()
-    driver.join(PATIENCE)
-    (message,) = errors
-    assert "the scheduler stopped answering and did not return" in message
-    assert "\n" not in message
+    with pytest.raises(InputError, match="the scheduler stopped answering and did not return") as refused:
+        answer.result(PATIENCE)
+    assert "\n" not in str(refused.value)
     cluster.start()
     monkeypatch.undo()
     assert kernel(folder, "A", cluster.address) == kernel(folder, "A")
+
+
+def test_a_scheduler_that_returns_completes_the_run(cluster, folder):
+    """The driver that waits for the scheduler submits again what was lost: the jobs whose results it lacks."""
+    gate = folder / "gate"
+    jobs = gated_jobs(gate, "A", 4)
+    answer = in_background(lambda: list(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
+    wait_until(lambda: answer.done() or cluster.ask(drivers_with_tasks) == 1)
+    cluster.kill()
+    cluster.start()
+    gate.touch()
+    outcomes = answer.result(PATIENCE)
+    assert sorted((outcome.job, outcome.rows) for outcome in outcomes) == [(name, "A") for name, _ in jobs]

@@ -13,7 +13,7 @@ from initscope.embed import NetworkKernel
 from initscope.embed.network_kernel import left_out_accuracy
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import kernel
+from initscope.propagate.kernels import kernel
 
 MODEL = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten())
 

@@ -10,7 +10,7 @@ from initscope.errors import InputError
 
 
 def points(count=3000, width=48, seed=0):
-    """Rows around 100 centres: every row has neighbours that are nearer than chance."""
+    """Rows around 100 centers: every row has neighbours that are nearer than chance."""
     draw = np.random.default_rng(seed)
     return draw.standard_normal((100, width))[draw.integers(0, 100, count)] + 0.7 * draw.standard_normal((count, width))
 

@@ -101,7 +101,7 @@ def test_random_pairs_are_different_rows_and_never_twice(rows, pairs, seed):
     assert len({*zip(left.tolist(), right.tolist())}) == len(left)
 
 
-def test_centred_report_measures_angles_around_the_mean():
+def test_centered_report_measures_angles_around_the_mean():
     X = RNG.standard_normal((500, 20)) + 30
     report = SignHash(bits=512, center=True).fit(X).distortion_report(X, pairs=2000)
     assert report.angles.mean() == pytest.approx(math.pi / 2, abs=0.05)
@@ -147,10 +147,10 @@ def test_rows_with_the_data_s_covariance_follow_the_law_of_its_angle(rows, cente
     rng = np.random.default_rng(rows)
     X = rng.standard_normal((rows, 20)) * np.geomspace(3, 0.1, 20) + 0.3
     hasher = SignHash(40_000, center=center, directions="data").fit(X)
-    centred = X - X.mean(axis=0) if center else X
-    moments = centred.T @ centred
+    centered = X - X.mean(axis=0) if center else X
+    moments = centered.T @ centered
     pairs = hasher.distortion_report(X[:12], pairs=6)
-    u, v = (centred[side] for side in random_pairs(12, 6, random_generator(0, "pairs")))
+    u, v = (centered[side] for side in random_pairs(12, 6, random_generator(0, "pairs")))
 
     def share(metric):
         inner = ((u @ metric) * v).sum(axis=1)

@@ -91,8 +91,8 @@ def test_every_program_runs_in_a_process_with_a_limit(monkeypatch, build, failur
     program = Program(build, class_table())
     part = EvaluationSet("demo", {}, {"model": Healthy("model", program)}, ())
     monkeypatch.setattr(running, "load", lambda name: part)
-    report = SimpleNamespace(errors=[], warnings=[], fixes=[])
-    monkeypatch.setattr(running, "report_of", lambda program, **options: program.model() and report)
+    clean = SimpleNamespace(errors=[], warnings=[], fixes=[])
+    monkeypatch.setattr(running, "report_of", lambda program, **options: program.model() and clean)
     (result,) = run(part, limit=1 if build is forever else 60)
     assert failure in result.failure
     assert bool(result.failure) == bool(failure)

@@ -21,7 +21,7 @@ from initscope.graph.borrowing import borrowed, unwrapped
 from initscope.graph.interrupts import uninterrupted
 from initscope.measurement import observe
 
-# All calls on all models: benchmarks/attacks/no_trace.py. Here each call, and each model, at least once.
+# All calls on all models: `python tests/attacks no_trace`. Here each call, and each model, at least once.
 PAIRS = [(name, list(CALLS)[index % len(CALLS)]) for index, name in enumerate(MODELS)]
 PAIRS += [("running mean", "inspect"), ("embedding with max_norm", "measure as it is"), ("clamped weights", "observe")]
 PAIRS += [("spectral norm", "inspect"), ("spectral norm", "predict"), ("running mean, branching", "observe")]
@@ -118,6 +118,26 @@ def test_data_parallel_models_are_looked_into():
         if hasattr(plain, "rows"):
             assert [row.layer for row in inside.rows] == [row.layer for row in plain.rows], name
             assert len(plain.rows) > 2
+
+
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch was built without gloo")
+@pytest.mark.filterwarnings("ignore")
+def test_distributed_models_are_looked_into(tmp_path):
+    """A group of this process alone; the store is a file, so that no port is needed."""
+    torch.manual_seed(0)
+    layers, x = MODELS["batch norm and dropout"](), inputs_of("batch norm and dropout")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        wrapped = nn.parallel.DistributedDataParallel(layers)
+        before = state(wrapped)
+        inside = initscope.inspect(wrapped, x, pairs=4, alternatives=False)
+        assert changed(before, state(wrapped)) == []
+        wrapped(x).sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    plain = initscope.inspect(layers, x, pairs=4, alternatives=False)
+    assert [row.layer for row in inside.rows] == [row.layer for row in plain.rows]
+    assert len(plain.rows) > 2
 
 
 def test_a_running_statistic_can_be_copied_and_trained_after_an_inspection():
@@ -281,7 +301,7 @@ def interruptible():
 @pytest.mark.parametrize("name", ["running mean", "running mean, branching", "clamped data"])
 @pytest.mark.usefixtures("interruptible")
 def test_interrupts_in_the_middle_of_a_run_leave_nothing(name, times):
-    """The second comes while the first is on its way; 2,000 of them: benchmarks/attacks/interrupts.py."""
+    """The second comes while the first is on its way; 2,000 of them: `python tests/attacks interrupts 2000`."""
     model, x = MODELS[name](), inputs_of(name)
     before = state(model)
     data = [x, x]
@@ -363,3 +383,37 @@ def test_handlers_of_others_are_left_alone():
         assert mine is not before
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("at", ["__enter__", "__exit__"])
+@pytest.mark.usefixtures("interruptible")
+def test_no_interrupt_is_left_for_the_next_call(monkeypatch, at):
+    """A second Ctrl-C, while the first one ends a call, belongs to that call: the next one must not be struck by it."""
+    from initscope.graph.borrowing import _Loan
+
+    def struck(method):
+        def strikes(loan):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            return method(loan)
+
+        return strikes
+
+    def fails(loan):
+        give_back(loan)
+        raise KeyboardInterrupt
+
+    give_back = _Loan.give_back
+    with monkeypatch.context() as patch:
+        if at == "__enter__":
+            patch.setattr(_Loan, "refuse_other_threads", struck(_Loan.refuse_other_threads))
+            patch.setattr(_Loan, "give_back", struck(_Loan.give_back))
+        else:
+            patch.setattr(_Loan, "give_back", struck(fails))
+        with pytest.raises(KeyboardInterrupt), borrowed(nn.Linear(2, 2)):
+            pass
+    try:
+        with borrowed(nn.Linear(2, 2)):
+            pass
+    except KeyboardInterrupt:
+        pytest.fail("the next call was interrupted")

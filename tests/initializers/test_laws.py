@@ -78,7 +78,7 @@ def test_the_contract_bites():
     assert (contract(law, layer, replace(stated, variance=1.25 * stated.variance)) > 4).any()
     assert (contract(law, layer, replace(stated, strength=0.7)) > 4).any()
     delta = DeltaOrthogonal()
-    assert (contract(delta, layer, replace(delta.law(layer), centre=False)) > 4).any()
+    assert (contract(delta, layer, replace(delta.law(layer), center=False)) > 4).any()
 
 
 def test_orthogonal_weights_are_orthogonal_in_every_group():

@@ -59,3 +59,18 @@ def test_pages_are_written_for_every_check(tmp_path):
         assert part in text
     index = (tmp_path / "index.rst").read_text(encoding="utf-8")
     assert all(f":doc:`{code}`" in index for code in CODES)
+
+
+def test_the_page_of_thresholds_has_every_check_that_has_one(tmp_path):
+    from initscope.inspection import Thresholds, checks
+
+    spec = importlib.util.spec_from_file_location("check_pages", DOCS / "check_pages.py")
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    pages.write_pages(tmp_path)
+    text = (tmp_path / "thresholds.rst").read_text(encoding="utf-8")
+    limits = Thresholds().to_dict()
+    assert len(limits) > 10
+    for check in checks():
+        assert (f"- {check.code}\n" in text) is bool(check.unit)
+        assert not check.unit or f"- {limits[check.option]:g}\n     - {check.unit}\n" in text

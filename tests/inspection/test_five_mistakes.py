@@ -1,5 +1,6 @@
 """Mistakes that practitioners make: each is shown with its level and a fix that a trial saw to help."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -143,3 +144,82 @@ def test_the_training_step_of_a_lightning_module_is_its_loss(digits, end, found)
     assert report.facts.loss_name == "the training_step of the module"
     assert ("loss-floor" in names(report.errors)) is found
     assert report.trial.losses
+
+
+NETWORKS = """
+import torch
+from torch import nn
+
+
+def mlp(*sizes):
+    torch.manual_seed(0)
+    layers = [part for a, b in zip(sizes, sizes[1:]) for part in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *layers[:-1])
+
+
+def small_weights():
+    model = mlp(64, 64, 64, 64, 64, 10)
+    for module in model[1::2]:
+        nn.init.normal_(module.weight, std=0.01)
+    return model
+
+
+def softmax():
+    return mlp(64, 32, 10).append(nn.Softmax(1))
+
+
+def parallel():
+    return nn.DataParallel(mlp(64, *[64] * 40, 10))
+
+
+def dropout():
+    model = mlp(64, 64, 10)
+    model.insert(3, nn.Dropout(0.99))
+    return model
+
+
+def frozen():
+    model = mlp(64, 32, 32, 32, 10)
+    model[:6].requires_grad_(False)
+    return model
+"""
+MISTAKES = {
+    "small_weights": ("", "error", "IS103", "Inputs become indistinguishable at", "initscope.initializers."),
+    "softmax": ("cross-entropy", "error", "IS201", "probabilities", 'model.set_submodule("4", torch.nn.Identity())'),
+    "softmax, no loss": ("", "warning", "IS208", "probabilities", "loss="),
+    "parallel": ("", "error", "IS103", "of 41 (Linear", "initscope.initializers."),
+    "dropout": ("", "error", "IS810", "drops 99 % of the values", 'model.get_submodule("3").p = 0.01'),
+    "frozen": ("", "error", "IS309", "requires no gradient", "model.requires_grad_(True)"),
+}
+"""By name of the network: the loss that is given, and the level, code, message and fix of the finding."""
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_each_mistake_has_one_level_code_message_and_fix_in_python_and_on_the_command_line(name, tmp_path, capsys):
+    from initscope.cli import main
+
+    loss, level, code, message, fix = MISTAKES[name]
+    (tmp_path / "nets.py").write_text(NETWORKS, encoding="utf-8")
+    scope = {}
+    exec(NETWORKS, scope)
+    model, data = scope[name.partition(",")[0]](), initscope.data.load("digits", limit=160)
+    options = {"loss": F.cross_entropy, "targets": torch.as_tensor(data.labels).long()} if loss else {}
+    report = initscope.inspect(model, data.images if loss else data, pairs=64, prediction=False, **options)
+    finding = next(item for item in report.findings if item.code == code)
+    assert (finding.level, finding.caused_by) == (level, None)
+    assert message in finding.message
+    assert fix in f"{finding.fix.code} {finding.fix.advice}"
+    assert re.match(r"\d+ (error|warning)", report.headline)
+    command = ["inspect", f"{tmp_path / 'nets.py'}:{name.partition(',')[0]}", "--data", "digits", "--limit", "160",
+               "--pairs", "64", "--no-prediction"]  # fmt: skip
+    if loss:
+        import numpy as np
+
+        np.save(tmp_path / "labels.npy", data.labels)
+        command += ["--loss", loss, "--targets", str(tmp_path / "labels.npy")]
+    main(command)
+    shown = capsys.readouterr().out
+    assert shown.startswith(report.headline)
+    assert f"{level}: {code} {finding.name}" in shown
+    assert finding.message in shown
+    assert f"fix: {finding.fix.code or finding.fix.advice}" in shown

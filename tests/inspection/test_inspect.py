@@ -12,7 +12,7 @@ from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
 from initscope.inspection.layer_quantities import layer_quantities
-from initscope.inspection.page import as_comparison, table_texts
+from initscope.inspection.page import as_comparison, block_texts
 from initscope.measurement import observe
 from initscope.models import load_model
 
@@ -219,7 +219,7 @@ def test_before_and_after():
 def test_one_row_per_epoch_of_a_training_loop():
     torch.manual_seed(0)
     model, data = mlp(2, He()), samples()
-    log = initscope.inspection.EpochLog(data, pairs=8)
+    log = initscope.integrations.Watch(data, pairs=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(3):
         optimizer.zero_grad()
@@ -233,14 +233,14 @@ def test_one_row_per_epoch_of_a_training_loop():
 def test_fail_on_and_apply(tmp_path, capsys):
     from initscope.cli import main
 
-    command = ["inspect", "dense32-relu*30-dense10", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
+    command = ["inspect", "dense32-relu*30", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "collapse", "--apply", str(tmp_path / "better.pt"), "--format", "json"])
     assert stopped.value.code == 1
     captured = capsys.readouterr()
     assert "collapse" in {finding["name"] for finding in json.loads(captured.out)["findings"]}
     weights = torch.load(tmp_path / "better.pt", weights_only=True)
-    model = load_model("dense32-relu*30-dense10", input_shape=(16,))
+    model = load_model("dense32-relu*30", input_shape=(16,))
     model.load_state_dict(weights)
     seen = observe(model, torch.rand(96, 16, generator=torch.Generator().manual_seed(0)), pairs=16)
     assert not [finding for finding in judge(seen) if finding.level == "error"]
@@ -310,7 +310,7 @@ def test_a_notebook_gets_an_element_and_a_file_a_page():
     assert "<body" not in shown
     assert "<html" in page
     assert "with the weights it has" in shown
-    assert "seed" not in shown.split("What was run")[1].split("Words")[0]
+    assert "seed" not in shown.split("Settings of this run")[1].split("Glossary")[0]
 
 
 def test_gradients_are_predicted_beside_measured_ones():
@@ -324,7 +324,7 @@ def test_gradients_are_predicted_beside_measured_ones():
         assert row["gradient_ratio_predicted"] == pytest.approx(row["gradient_ratio"], rel=0.15)
         for side in ("", "_predicted"):
             assert row[f"gradient_over_last{side}"] == row[f"gradient_ratio{side}"] / rows[-1][f"gradient_ratio{side}"]
-    shown = {row["layer"]: row for row in table_texts(report)[0]}
+    shown = {row["layer"]: row for row in block_texts(report.blocks(few=True))}
     panel = next(panel for panel in layer_quantities(report, as_comparison(report)).panels if panel.name == "gradient")
     for values, column in ((panel.measured, "gradient over last"), (panel.predicted, "gradient over last predicted")):
         told = {report.rows[i].title: f"{values[i]:.3f}" for i in np.flatnonzero(np.isfinite(values))}
@@ -363,3 +363,11 @@ def test_tokens_and_entropies_are_predicted_beside_measured_ones():
     assert any(line["attention_entropy_measured"] for line in report.blocks())
     plain = initscope.inspect(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(20, 8), pairs=8)
     assert "token_cosine_measured" not in plain.table()[0]
+
+
+def test_labels_that_number_pairs_are_no_targets():
+    """Images 2k and 2k+1 of the Gaussian data share label k: nothing that a network has to learn."""
+    data = initscope.data.load("gaussian", limit=16, shape=(16,))
+    report = initscope.inspect(load_model("dense32-relu-dense32", input_shape=(16,)), data, pairs=4, prediction=False)
+    assert (report.trial, report.head, report.facts.loss_name) == (None, None, "")
+    assert "targets=" in {missing.give for missing in report.not_checked}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import initscope
-from initscope.training import seeded
+from initscope.models.training_loop import seeded
 
 WIDTH, TOKENS, WORDS = 32, 16, 64
 

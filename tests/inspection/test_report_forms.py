@@ -1,7 +1,9 @@
 """What a report looks like: one line, Markdown, JSON with its schema, blocks on the page and in the terminal."""
 
+import importlib.util
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +37,9 @@ def network(depth=4, scale=1.0):
 
 @pytest.fixture(scope="module")
 def reports():
+    """A healthy network and one whose signal explodes, without a trial (`test_levels.py` has what that adds)."""
     data = initscope.data.load("digits").take(64)
-    return [initscope.inspect(network(scale=scale), data, pairs=16) for scale in (1.0, 300.0)]
+    return [initscope.inspect(network(scale=scale), data, pairs=16, trial=False) for scale in (1.0, 300.0)]
 
 
 def test_a_report_in_one_line(reports):
@@ -46,21 +49,21 @@ def test_a_report_in_one_line(reports):
     assert healthy.fix is None
     assert healthy.what_if.alternatives == ()
     assert healthy.what_if.best.code is None
-    serious = (*failing.errors, *failing.warnings)
-    assert re.match(r"\d+ (error|warning)", failing.headline)
+    assert not failing.healthy
+    assert failing.headline.startswith(f"{len(failing.errors)} errors")
     for name in ("code", "name", "level", "layer", "value", "threshold", "message", "fix", "caused_by"):
-        assert hasattr(serious[0], name)
-    (exploding,) = (finding for finding in serious if finding.name == "exploding")
+        assert hasattr(failing.errors[0], name)
+    (exploding,) = (finding for finding in failing.errors if finding.name == "exploding")
     assert (exploding.code, exploding.layer.partition(".")[0] in {"2", "3", "4", "5"}) == ("IS106", True)
     for name in ("name", "code", "advice", "before", "after"):
-        assert failing.fix is None or hasattr(failing.fix, name)
+        assert hasattr(failing.fix, name)
 
 
 def test_markdown_is_a_table_of_blocks_with_the_findings_above(reports):
     healthy, failing = (report.to_markdown() for report in reports)
     assert "**No problems found (10 layers," in healthy
     assert "Alternatives" not in healthy
-    assert re.search(r"- \*\*IS106 exploding\*\* \((error|warning)\): ", failing)
+    assert "- **IS106 exploding** (error): " in failing
     assert failing.count("\n| ") >= 8
     assert all(line.count("|") == next(iter(re.findall(r"\n(\| layer .*\|)\n", failing))).count("|")
                for line in failing.split("Alternatives")[0].splitlines() if line.startswith("|"))  # fmt: skip
@@ -98,7 +101,7 @@ def test_json_has_the_keys_that_the_documentation_describes(reports):
 def test_the_page_opens_blocks_by_a_click(reports):
     page = reports[0].to_html()
     assert page.count('<tbody class="folds') >= 4
-    assert re.search(r"block 2</span> <span class=\"steps\">4 steps", page)
+    assert re.search(r"block 2</span> <span class=\"ops\">4 ops", page)
     assert "2.one (Linear)" in page
     closed, opened = (set(re.findall(r'<tbody class="folds( open)?"', report.to_html())) for report in reports)
     assert closed == {""}
@@ -119,15 +122,34 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
         outputs[options] = capsys.readouterr().out
     assert "No problems found (6 layers," in outputs[()]
     assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
-    assert "layer 3.2 (Linear)" in outputs["--depth", "0"]
-    assert "layer 3.2" not in outputs[()]
+    assert "3.2 (Linear)" in outputs["--depth", "0"]
+    assert "3.2 (Linear)" not in outputs[()]
     assert "block 3 " in outputs[()]
     assert outputs["--format", "md"].startswith("## initscope: Sequential on")
 
 
-def test_the_page_of_ten_bugs_holds_ten_that_are_mended():
+def test_the_page_of_ten_bugs_shows_what_is_reported_before_and_after_each_fix():
+    """What the page prints is what the code prints now, but for digits; every bug is reported, and its fix removes it.
+
+    IS813 remains for ``nn.TransformerEncoder``: attention of torch has the batch between its axes, a known false alarm.
+    """
+    spec = importlib.util.spec_from_file_location("make_bugs", DOCS / "figures" / "make_bugs.py")
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
     text = (DOCS / "ten_bugs.rst").read_text(encoding="utf-8")
-    assert text.count("No problems found") >= 9  # the trial of one fixed network still reports a warning
+    shown = [
+        re.findall(r"IS\d+", block) for block in re.findall(r"code-block:: text\n\n(.*?)\n\n", f"{text}\n", re.DOTALL)
+    ]
+    assert len(page.BUGS) == 10
+    for number, (_, _, wrong, right) in enumerate(page.BUGS):
+        scope = {}
+        page._run(page.SETUP, scope)
+        before, after = (page._run(textwrap.dedent(code), scope) for code in (wrong, right))
+        assert [re.findall(r"IS\d+", output) for output in (before, after)] == shown[2 * number : 2 * number + 2]
+        assert re.search(r"\d (error|warning)s?( and \d warnings?)?$", before.strip())
+        assert "Fix: " in before
+        assert set(re.findall(r"IS\d+", after)) <= {"IS813"}
+        assert "IS813" in after or after.strip() == "No problems found"
 
 
 def lines_of(report):
@@ -173,14 +195,14 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), *blocks, nn.LayerNorm(32), nn.Linear(32, 10))\n"
     )
     outputs, quick = {}, ["--pairs", "4", "--no-prediction", "--no-gradients"]
-    for options in ((), ("--depth", "0")):
+    for options in ((), ("--verbose",), ("--depth", "0")):
         main(["inspect", "net.py:make", "--data", "digits", *quick, *options])
         outputs[options] = capsys.readouterr().out
-    few, everything = outputs.values()
+    few, details, everything = outputs.values()
     assert "No problems found" in few
     assert len(few.splitlines()) < 25
-    assert "steps in" in few
-    assert "--depth 0 prints them all" in few
-    assert re.search(r"blocks \d+–\d+ ", few)
+    assert "ops in" in details
+    assert "--depth 0 prints them all" in details
+    assert all(re.search(r"blocks \d+–\d+ ", output) for output in (few, details))
     assert len(everything.splitlines()) > 180
     assert "prints them all" not in everything

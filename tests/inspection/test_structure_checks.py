@@ -35,7 +35,7 @@ def test_one_missing_activation_and_none_at_all():
     model[3] = nn.Identity()
     found = faults(model)["adjacent-linear"]
     assert found.layer == "4"
-    assert "between layer 2 (Linear) and layer 4 (Linear)" in found.message
+    assert "between layer 2 of 4 (Linear, module 2) and layer 3 of 4 (Linear, module 4)" in found.message
     assert faults(chain(16, 32, 32, 5, between=nn.Identity))["no-activation"].value == 3
 
 

@@ -213,10 +213,16 @@ def test_a_last_layer_that_is_too_large_has_its_own_fix():
     with torch.no_grad():
         model[6].weight.mul_(100)
     inputs, labels = digits()
-    report = initscope.inspect(model, inputs, targets=labels, pairs=16, prediction=False)
+    report = initscope.inspect(model, inputs, targets=labels, pairs=16, prediction=False, trial=False)
     assert set(problems(report)) == {"initial-loss"}
     assert report.what_if.untried == "no alternative was tried: initial-loss is fixed without one"
-    assert report.fix is None or not report.fix.tried or report.fix.helped
+    assert report.fix.code == problems(report)["initial-loss"].fix.code
+    assert report.fix.code in report.to_markdown()
+    # The trial learns from such a start, and less from a last layer of zeros: a warning, and no fix is suggested.
+    learned = initscope.inspect(model, inputs, targets=labels, pairs=16, prediction=False)
+    (finding,) = problems(learned).values()
+    assert (learned.trial.outcome, finding.name, finding.level) == ("learns", "initial-loss", "warning")
+    assert (finding.fix.tried, finding.fix.helped, finding.fix.code, learned.fix) == (True, False, None, None)
 
 
 def test_an_initializer_that_helps_does_not_hide_what_else_has_to_be_fixed():

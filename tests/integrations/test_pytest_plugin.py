@@ -13,15 +13,15 @@ def stack(depth):
 
 DATA = torch.rand(40, 16, generator=torch.Generator().manual_seed(0))
 
-def test_good(initscope):
-    assert initscope.assert_healthy(stack(2), DATA, pairs=16).healthy
+def test_good(initscope_checks):
+    assert initscope_checks.assert_healthy(stack(2), DATA, pairs=16).healthy
 
-def test_bad(initscope):
-    initscope.assert_healthy(stack(60), DATA, pairs=16)
+def test_bad(initscope_checks):
+    initscope_checks.assert_healthy(stack(60), DATA, pairs=16)
 
-def test_ignored(initscope):
-    names = [finding.name for finding in initscope.inspect(stack(60), DATA, pairs=16).findings]
-    initscope.assert_healthy(stack(60), DATA, pairs=16, ignore=tuple(names))
+def test_ignored(initscope_checks):
+    names = [finding.name for finding in initscope_checks.inspect(stack(60), DATA, pairs=16).findings]
+    initscope_checks.assert_healthy(stack(60), DATA, pairs=16, ignore=tuple(names))
 """
 
 

@@ -76,7 +76,7 @@ def test_weights_that_are_no_longer_finite_are_a_finding_and_stop(value, layer):
         Watch(DATA, pairs=16).step(model, 1)
     with pytest.raises(TrainingStopped, match="not-finite"):
         Watch(DATA, stop_on="error", stop="raise", **options).step(model, 1)
-    assert initscope.inspection.EpochLog(DATA, pairs=16)(model, 1)["findings"] == "not-finite"
+    assert Watch(DATA, pairs=16)(model, 1)["findings"] == "not-finite"
 
 
 def test_it_raises_if_asked_to():

@@ -13,7 +13,7 @@ from initscope.invert import LayerRecovery, invert_layers, linear_estimate, reco
 from initscope.invert.gradient import descend
 from initscope.invert.nonlinearities import INVERTIBLE, preimage
 from initscope.invert.operators import Affine
-from initscope.invert.priors import Ball, Box, Sparse, Subspace, TotalVariation, Wavelets
+from initscope.invert.priors import BallPrior, Box, Sparse, SubspacePrior, TotalVariation, Wavelets
 from initscope.invert.spectrum import Spectrum
 
 
@@ -199,7 +199,7 @@ def test_priors_fill_what_outputs_leave_open():
     with torch.no_grad():
         outputs = layer(x)
     assert not recover(layer, outputs).exact
-    inside = recover(layer, outputs, prior=Subspace(basis))
+    inside = recover(layer, outputs, prior=SubspacePrior(basis))
     assert inside.exact
     assert relative(inside.inputs, x) < 1e-9
     sparse = torch.zeros(30, dtype=torch.float64)
@@ -214,7 +214,7 @@ def test_priors_fill_what_outputs_leave_open():
 def test_projections():
     rng = torch.Generator().manual_seed(8)
     x = torch.randn(1, 16, 16, generator=rng, dtype=torch.float64)
-    assert float(Ball(2.0).project(x).norm()) == pytest.approx(2.0)
+    assert float(BallPrior(2.0).project(x).norm()) == pytest.approx(2.0)
     assert float(Box(-0.5, 0.5).project(x).abs().max()) == 0.5
     assert int((Sparse(7).project(x) != 0).sum()) == 7
     once = Wavelets(20).project(x)

@@ -11,7 +11,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.invert import discriminate, invert_layers, linear_estimate, recover, sparse_transition
-from initscope.invert.priors import Subspace
+from initscope.invert.priors import SubspacePrior
 
 torch.manual_seed(0)
 LAYER = nn.Sequential(nn.Linear(4, 12), nn.ReLU()).double()
@@ -38,7 +38,7 @@ CONV = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU()).double()
         (lambda: recover(LAYER, np.ones((1, 12)) * 1j), "complex"),
         (lambda: recover(CONV, np.ones((1, 4, 6, 6)), input_shape=(2, 8, 8)), "does not take inputs of shape"),
         (lambda: linear_estimate(np.ones((3, 2)), np.full(3, np.nan)), "NaN"),
-        (lambda: recover(LAYER, np.zeros((1, 12)), prior=Subspace(np.ones((2, 5)))), "4 entries per row"),
+        (lambda: recover(LAYER, np.zeros((1, 12)), prior=SubspacePrior(np.ones((2, 5)))), "4 entries per row"),
         (lambda: invert_layers(CONV, np.ones((1, 8, 8)), ["0"]), r"must be \[N, C, H, W\]"),
         (lambda: invert_layers(CONV, 2 * np.ones((1, 1, 8, 8)), ["0"]), r"give values in \[0, 1\]"),
         (lambda: invert_layers(CONV, np.ones((1, 1, 8, 8)), []), "no layers"),

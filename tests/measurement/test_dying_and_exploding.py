@@ -9,7 +9,7 @@ import initscope
 from initscope.graph import as_slices, cosine_of, pair_norms
 from initscope.initializers import He
 from initscope.measurement import observe
-from initscope.measurement.units import Spread, UnitSample
+from initscope.measurement.units import UnitSample, UnitSpread
 from initscope.models import load_model
 
 
@@ -60,7 +60,7 @@ def test_dying_and_exploding_outputs_keep_their_angle_and_rank(scale, dtype):
         np.testing.assert_allclose(extreme / scale, usual, rtol=1e-6)
     ranks, widths = [], []
     for values in (flat, scale * flat):
-        spread = Spread(UnitSample(300, 0, flat.device))
+        spread = UnitSpread(UnitSample(300, 0, flat.device))
         spread.add(values)
         ranks.append(spread.effective_rank())
         widths.append(np.array(spread.mean_width()))

@@ -18,7 +18,7 @@ from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.measurement import observe
 from initscope.measurement.stream import batches
-from initscope.measurement.units import Spread, UnitSample
+from initscope.measurement.units import UnitSample, UnitSpread
 
 
 class Net(nn.Module):
@@ -171,12 +171,12 @@ def test_effective_rank_of_sampled_units_is_unbiased():
     """
     rng = torch.Generator().manual_seed(0)
     features = torch.relu(torch.randn(300, 12, generator=rng) @ torch.randn(12, 1000, generator=rng))
-    centred = (features - features.mean(dim=0)).double()
-    gram = centred @ centred.T
+    centered = (features - features.mean(dim=0)).double()
+    gram = centered @ centered.T
     exact = float(gram.trace() ** 2 / gram.square().sum())
     estimates = []
     for seed in range(400):
-        tally = Spread(UnitSample(1000, seed, torch.device("cpu")))
+        tally = UnitSpread(UnitSample(1000, seed, torch.device("cpu")))
         tally.add(features[:100])
         tally.add(features[100:])
         estimates.append(tally.effective_rank())

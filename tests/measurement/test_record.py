@@ -12,10 +12,10 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.graph import Batch, bind, run, stays_whole, trace
+from initscope.graph import Batch, Observer, bind, run, stays_whole, trace
 from initscope.initializers import He
 from initscope.initializers._redrawn import redrawn
-from initscope.measurement import Observer, record
+from initscope.measurement import record
 from initscope.propagate import InputValues
 
 

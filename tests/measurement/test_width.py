@@ -159,7 +159,7 @@ def test_memory_does_not_grow_with_the_points(transposed):
 
 
 def test_the_radius_of_a_set_is_its_own():
-    """A line at distance 3 from the centre of a ball of radius 5 is a segment: intrinsic dimension 2/π wherever."""
+    """A line at distance 3 from the center of a ball of radius 5 is a segment: intrinsic dimension 2/π wherever."""
     segment = GaussianMixture(np.array([[0.0, 3.0]]), np.array([[[1.0], [0.0]]]), radius=5.0)
     result = initscope.mean_width(segment)
     assert result.radius == pytest.approx(4)
@@ -224,15 +224,15 @@ def test_radius_and_dimension_do_not_depend_on_batches(monkeypatch):
     """Sorted points, whose first ones are far off: as an array, as lists, and as an iterator, cut in any way."""
     points = np.sort(RNG.standard_normal((50, 3)), axis=0) * [1, 2, 3]
     whole = initscope.mean_width(points)
-    centre = points.mean(axis=0)
-    assert whole.radius == pytest.approx(np.linalg.norm(points - centre, axis=1).max(), rel=1e-12)
+    center = points.mean(axis=0)
+    assert whole.radius == pytest.approx(np.linalg.norm(points - center, axis=1).max(), rel=1e-12)
     for size in (1, 7, 49, 50):
         cut = [points[start : start + size] for start in range(0, 50, size)]
         for same in (cut, iter(cut)):
             result = initscope.mean_width(same)
             assert result.radius == pytest.approx(whole.radius, rel=1e-12)
             assert result.intrinsic_dimension == pytest.approx(whole.intrinsic_dimension, rel=1e-12)
-    monkeypatch.setattr("initscope.measurement.width._HELD", 3 * 20)  # of an iterator 20 points make the centre
+    monkeypatch.setattr("initscope.measurement.width._HELD", 3 * 20)  # of an iterator 20 points make the center
     expected = np.linalg.norm(points - points[:20].mean(axis=0), axis=1).max()
     for size in (1, 7, 50):
         cut = (points[start : start + size] for start in range(0, 50, size))

@@ -197,8 +197,8 @@ def test_gates_multiply_covariances(halves):
 
 class WrittenNorm(nn.Module):
     def forward(self, x):
-        centred = x - x.mean(dim=-1, keepdim=True)
-        return centred * torch.rsqrt(centred.pow(2).mean(dim=-1, keepdim=True) + 1e-5)
+        centered = x - x.mean(dim=-1, keepdim=True)
+        return centered * torch.rsqrt(centered.pow(2).mean(dim=-1, keepdim=True) + 1e-5)
 
 
 class WrittenGelu(nn.Module):

@@ -13,7 +13,7 @@ import initscope
 from initscope.initializers import Gaussian, He
 from initscope.propagate import InputValues, MomentMaps
 from initscope.propagate.bases import Draws
-from initscope.propagate.budget import Budget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.covariances import covariances
 from initscope.propagate.draws import gaussian_draws
 from initscope.propagate.windows import Sites
@@ -125,7 +125,7 @@ def test_joint_draws_have_the_covariance_they_should():
     )
     assert isinstance(state, MomentMaps)
     sites = Sites((2, 2), (1, 1), ((0, 0), (0, 1), (1, 0), (-1, 1)))
-    lookup = covariances([(state, offset) for _, _, offset in sites.couples()], Budget())
+    lookup = covariances([(state, offset) for _, _, offset in sites.couples()], CovarianceBudget())
     count = 200_000
     a, b = gaussian_draws(state, sites, Draws(count, torch.Generator().manual_seed(0), lookup))
     drawn = torch.cat([a, b], dim=3)[:, 0, 0]  # count, 8, 2, 2

@@ -12,7 +12,7 @@ from torch import nn
 import initscope
 from initscope.initializers import DeltaOrthogonal, Gaussian, He, ZeroSum
 from initscope.propagate import InputValues
-from initscope.propagate.rules.batch import normalised_moments
+from initscope.propagate.rules.batch_norm import normalised_moments
 from initscope.theory.activations import identity, relu
 
 WIDTH, DRAWS = 256, 12
@@ -208,7 +208,7 @@ def test_other_laws(name, law):
     assert np.all(np.abs(gap) < 4 * error + 3 * np.arange(1, len(gap) + 1) / WIDTH), np.abs(gap) / error
 
 
-def test_delta_orthogonal_filters_read_their_centre():
+def test_delta_orthogonal_filters_read_their_center():
     """Strided, dilated and padded: 12 draws at every row; the box average would be off by 0.03."""
     model = nn.Sequential(
         conv(3), nn.ReLU(), conv(stride=2), nn.ReLU(), conv(dilation=2, padding=2, padding_mode="circular"), nn.ReLU(),
@@ -286,13 +286,13 @@ def test_batch_norm_integral_against_normalised_gaussians(sigma):
     """E σσᵀ of z/|z|·√n as z-scores of 200,000 samples; would catch 2 % of an entry. eps counts too."""
     generator = torch.Generator().manual_seed(0)
     root = torch.randn(8, 3, generator=generator, dtype=torch.float64)
-    centred = (root - root.mean(0)) @ (root - root.mean(0)).T
+    centered = (root - root.mean(0)) @ (root - root.mean(0)).T
     for eps in (1e-5, 0.5):
         z = torch.randn(200_000, 3, generator=generator, dtype=torch.float64) @ (root - root.mean(0)).T
         z = sigma(z / (z.square().mean(dim=1, keepdim=True) + eps).sqrt())
         products = z[:, :, None] * z[:, None, :]
         error = products.std(dim=0) / len(z) ** 0.5
-        gap = normalised_moments(centred, eps, sigma) - products.mean(dim=0)
+        gap = normalised_moments(centered, eps, sigma) - products.mean(dim=0)
         assert float((gap.abs() / error).max()) < 4.5
         assert float((error / products.mean(dim=0).diagonal().max()).max()) < 0.004
 
@@ -300,8 +300,8 @@ def test_batch_norm_integral_against_normalised_gaussians(sigma):
 def test_dense_batch_norm_in_training_is_exact_and_not_its_large_rank_limit():
     """Two clusters of 32, five layers: simulation at width 2000, six times eight draws; would catch 0.02."""
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(2, 30, generator=generator)
-    x, y = (centres.repeat_interleave(16, 0) + 0.3 * torch.randn(32, 30, generator=generator) for _ in "xy")
+    centers = torch.randn(2, 30, generator=generator)
+    x, y = (centers.repeat_interleave(16, 0) + 0.3 * torch.randn(32, 30, generator=generator) for _ in "xy")
     layers = [nn.Linear(30, 2000, bias=False), nn.BatchNorm1d(2000), nn.ReLU()]
     for _ in range(3):
         layers += [nn.Linear(2000, 2000, bias=False), nn.BatchNorm1d(2000), nn.ReLU()]
@@ -350,7 +350,7 @@ def test_users_can_add_a_rule():
 
 
 def test_too_many_offsets_are_refused_and_sampled_instead(monkeypatch):
-    monkeypatch.setattr("initscope.propagate.budget._FORMULAS", 1000)
+    monkeypatch.setattr("initscope.propagate.covariance_budget._FORMULAS", 1000)
     predicted = initscope.predict(start(nn.ReLU(), nn.AvgPool2d(2)), *images())
     assert predicted.rows[-1].status == "sampled"
     assert "map entries" in predicted.rows[-1].note

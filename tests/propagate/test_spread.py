@@ -49,3 +49,20 @@ def test_band_stands_in_table_and_picture():
     assert predicted.table()[2]["cosine_sd_predicted"] > 0
     labels = [text.get_text() for text in predicted.plot().get_legend().get_texts()]
     assert "± 2 sd of one draw" in labels
+
+
+def test_band_is_unknown_where_it_may_be_off_by_more_than_a_tenth():
+    """Narrow layers, deep stacks, opposite inputs; `tests/theory/norms/test_fluctuation.py` simulates the rest."""
+    x = torch.zeros(2, 20)
+    x[:, 0] = 1
+    y = torch.tensor([[0.999], [-0.9]]) * x
+    y[:, 1] = (1 - y[:, 0] ** 2).sqrt()
+
+    def known(width, depth):
+        return np.isfinite(initscope.predict(stack(width, depth), x, y, He()).cosine_sd)
+
+    assert not known(30, 1)[1:].any()
+    assert known(50, 6)[:11, 0].all()
+    assert not known(50, 6)[11:].any()
+    assert [*known(50, 1)[:, 1]] == [True, True, False]
+    assert known(100, 10).all()

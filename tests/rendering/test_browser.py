@@ -108,7 +108,7 @@ def hovers(page, report):
         assert float(value) == pytest.approx(angle.mean(), rel=2e-3)
     if error is not None:
         assert float(error) == pytest.approx(angle.std(ddof=1) / np.sqrt(len(angle)), rel=5e-2)
-    assert "size" in said or report.rows[index].role == "weights"
+    assert "RMS ratio" in said or report.rows[index].role == "weights"
     box = page.run(
         "(() => { const b = document.querySelector('.tip').getBoundingClientRect(); return [b.left, b.right]; })()"
     )

@@ -1,4 +1,4 @@
-"""Drawings against depth show the numbers that they claim to show, at any scale, without a script."""
+"""Plots against depth show the right numbers, at any scale, without a script."""
 
 import math
 import re

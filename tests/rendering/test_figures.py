@@ -75,7 +75,7 @@ def test_pairs_measured_against_predicted(comparison):
 
 def test_layers_without_a_prediction_leave_a_gap(partly_covered):
     assert np.isnan(line(angle_figure(partly_covered), "predicted").get_ydata()[2:]).all()
-    assert {found.get_label() for found in pairs_figure(partly_covered).lines[:-1]} == {"after layer 0 (Conv2d)"}
+    assert {found.get_label() for found in pairs_figure(partly_covered).lines[:-1]} == {"after layer 1 (Conv2d)"}
 
 
 def test_given_axes_are_used(comparison):

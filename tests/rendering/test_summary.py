@@ -20,10 +20,10 @@ def with_angles(comparison, degrees, size=1.0):
 @pytest.mark.parametrize(
     ("degrees", "said", "tried"),
     [
-        ([60, 60, 50, 40, 29, 28, 27.0], "close from 60.0° to 27.0° .* median has halved at relu2", "zero"),
-        ([60, 60, 55, 53, 50, 48, 45.0], "close from 60.0° to 45.0° .* does not halve", "zero"),
-        ([60, 60, 60, 60, 60, 60, 61.0], "stay as they are", "nothing needs to change"),
-        ([20, 30, 40, 50, 60, 60, 61.0], "open from 20.0° to 61.0°", r"driven apart.* initscope inspect says"),
+        ([60, 60, 50, 40, 29, 28, 27.0], "shrink from 60.0° to 27.0° .* median has halved at relu2", "zero"),
+        ([60, 60, 55, 53, 50, 48, 45.0], "shrink from 60.0° to 45.0° .* does not halve", "zero"),
+        ([60, 60, 60, 60, 60, 60, 61.0], "are preserved", "Nothing needs to change"),
+        ([20, 30, 40, 50, 60, 60, 61.0], "grow from 20.0° to 61.0°", r"Angles grow.* Run initscope inspect"),
     ],
 )
 def test_angles(comparison, degrees, said, tried):
@@ -41,12 +41,12 @@ def test_laws_and_activations_are_named_where_they_are(comparison):
     rows = tuple(replace(row, **gelu) if row.traits.is_relu else row for row in closed.prediction.rows)
     smooth = Comparison(replace(closed.prediction, rows=rows))
     assert "ReLU" in suggestion(closed)
-    assert "grow alike" in suggestion(smooth)
+    assert "become similar" in suggestion(smooth)
     assert "ReLU" not in suggestion(smooth)
 
 
-@pytest.mark.parametrize(("error", "said", "tried"), [(3.1, "stay as they are within 2", "more of them"),
-                                                      (1.5, "open from", "driven apart")])  # fmt: skip
+@pytest.mark.parametrize(("error", "said", "tried"), [(3.1, "are preserved within 2", "more of them"),
+                                                      (1.5, "grow from", "Angles grow")])  # fmt: skip
 def test_a_change_within_two_standard_errors_is_none(comparison, error, said, tried):
     degrees = np.linspace(47.7, 51.2, 7)
     cosine = np.cos(np.radians(degrees))[:, None].repeat(7, axis=1)
@@ -59,15 +59,15 @@ def test_a_change_within_two_standard_errors_is_none(comparison, error, said, tr
 
 def test_sizes(comparison):
     level = [60.0] * 7
-    assert "Units grow 100-fold" in suggestion(with_angles(comparison, level, 100.0))
-    assert "Units shrink 50-fold" in suggestion(with_angles(comparison, level, 0.02))
-    assert "Units" not in suggestion(with_angles(comparison, level, 0.5))
+    assert "The RMS grows by a factor of 100:" in suggestion(with_angles(comparison, level, 100.0))
+    assert "The RMS shrinks by a factor of 50:" in suggestion(with_angles(comparison, level, 0.02))
+    assert "RMS" not in suggestion(with_angles(comparison, level, 0.5))
 
 
 def test_both_sides_are_named(comparison, partly_covered):
     assert "(measured; " in headline(comparison)
     assert "° predicted)" in headline(comparison)
-    assert "the last is not predicted" in headline(partly_covered)
+    assert "no prediction for the last layer" in headline(partly_covered)
 
 
 def test_nothing_covered(partly_covered):

@@ -10,7 +10,7 @@ from torch import nn
 
 import initscope
 from initscope.geometry import ROUNDING, Comparison
-from initscope.rendering.table import notes_told, rich_table, side_by_side, terminal_table, with_error
+from initscope.rendering.table import note_lines, rich_table, side_by_side, terminal_table, with_error
 
 
 def drawn(table, width):
@@ -83,12 +83,12 @@ def test_brackets_are_text():
 
 def test_kinds_are_shown_unless_the_names_tell_them(comparison, partly_covered):
     assert "(Conv2d)" not in printed(comparison, 100)
-    assert "layer 0 (Conv2d)" in printed(partly_covered, 100)
+    assert "layer 1 (Conv2d)" in printed(partly_covered, 100)
 
 
 def test_one_side(comparison):
     names = list(side_by_side(Comparison(prediction=comparison.prediction))[0])
-    assert names == ["layer", "angle ° predicted", "size predicted", "status"]
+    assert names == ["layer", "angle ° predicted", "RMS ratio predicted", "status"]
 
 
 def test_numbers():
@@ -120,13 +120,13 @@ def test_a_deep_network_is_few_lines_with_the_values_of_its_rows():
     assert 10 <= len(lines) <= 14
     every = {row.title: texts for row, texts in zip(rows, side_by_side(comparison), strict=True)}
     last = [*every.values()][-1]
-    assert {lines[-1][name] for name in ("size measured", "angle ° predicted")} == {
-        last[name] for name in ("size measured", "angle ° predicted")
+    assert {lines[-1][name] for name in ("RMS ratio measured", "angle ° predicted")} == {
+        last[name] for name in ("RMS ratio measured", "angle ° predicted")
     }
     text = printed(comparison, 80)
-    assert f"81 steps in {len(lines)} lines; --depth 0 prints them all" in text
-    assert "gradient: of a layer's weights over the last layer's" in " ".join(text.split())
-    assert "layer 40 (Linear)" in drawn(terminal_table(comparison, depth=0), 200)
+    assert f"81 ops in {len(lines)} lines; --depth 0 prints them all" in text
+    assert "gradient: norm for the weights of a layer / norm for the last layer" in " ".join(text.split())
+    assert "79 (ReLU)" in drawn(terminal_table(comparison, depth=0), 200)
 
 
 def test_rounding_is_not_printed_as_an_angle():
@@ -155,7 +155,7 @@ def test_what_has_no_value_in_any_row_is_no_column():
 
 
 def test_many_layers_of_one_remark_are_counted():
-    assert notes_told({f"layer {k}": "cosine ± 0.001; no rule" for k in range(5)} | {"head": "64 heads drawn"}) == [
+    assert note_lines({f"layer {k}": "cosine ± 0.001; no rule" for k in range(5)} | {"head": "64 heads drawn"}) == [
         "layer 0, layer 1, layer 2 and 2 more: no rule"
     ]
 

@@ -1,4 +1,4 @@
-"""The gallery: one page of exhibits, resumable, with failures shown and not stopping the others."""
+"""The gallery: one page of reproductions, resumable, with failures shown and not stopping the others."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from initscope.cli import main
 from initscope.errors import InputError
-from initscope.reproductions import Declared, Number, all_exhibits, gallery, reproduce
+from initscope.reproductions import Declared, Number, all_reproductions, gallery, reproduce
 from initscope.reproductions.registry import matching
 from initscope.results import Result
 
@@ -23,7 +23,7 @@ class Drawn(Result):
 
 
 def fake(id, value=1.0, error=None):
-    """An exhibit that shows one number, or raises."""
+    """A reproduction that shows one number, or raises."""
     runs = []
 
     def produce(seed=7):
@@ -38,21 +38,24 @@ def fake(id, value=1.0, error=None):
 
 @pytest.fixture
 def three(monkeypatch):
-    """Three exhibits, the second of which fails."""
+    """Three reproductions, the second of which fails."""
     made = [fake("first"), fake("second", error=InputError("no data here; set INITSCOPE_DATA")), fake("third", -1.0)]
     known = {shown.id: shown for shown, _ in made}
-    monkeypatch.setattr(gallery, "all_exhibits", lambda: known)
+    monkeypatch.setattr(gallery, "all_reproductions", lambda: known)
     monkeypatch.setattr(gallery, "get", known.__getitem__)
     return {shown.id: runs for shown, runs in made}
 
 
-def test_a_failing_exhibit_is_shown_and_stops_no_other(three, tmp_path):
+def test_a_failing_reproduction_is_shown_and_stops_no_other(three, tmp_path):
     found = reproduce(out=tmp_path)
-    assert [row["status"] for row in found.results()] == ["agrees", "failed", "differs"]
+    assert [row["status"] for row in found.results()] == ["agrees", "failed", "not confirmed"]
     assert found.failed == ("second",)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "no data here; set INITSCOPE_DATA" in page
     assert "seed 7" in page
+    assert "Not confirmed: the statement does not hold here." in page
+    assert 'class="status not-confirmed"' in page
+    assert "3 reproductions at scale small: 1 agrees, 1 failed, 1 not confirmed." in page
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == found.results()
 
 
@@ -61,7 +64,7 @@ def test_a_run_goes_on_where_it_stopped(three, tmp_path):
     reproduce(["first"], out=tmp_path)
     again = reproduce(out=tmp_path)
     assert {id: len(runs) for id, runs in three.items()} == {"first": 1, "second": 1, "third": 1}
-    assert "<svg viewBox" in again.exhibits[0].picture
+    assert "<svg viewBox" in again.reproductions[0].svg
     reproduce(out=tmp_path)
     assert {id: len(runs) for id, runs in three.items()} == {"first": 1, "second": 2, "third": 1}
     (tmp_path / "first.json").write_text("{", encoding="utf-8")
@@ -74,15 +77,15 @@ def test_a_run_goes_on_where_it_stopped(three, tmp_path):
 
 
 def test_processes_find_what_one_finds(tmp_path):
-    """Real exhibits, which workers import by themselves; numbers are those of one process, to rounding."""
+    """Real reproductions, which workers import by themselves; numbers are those of one process, to rounding."""
     alone, crew = reproduce(SWIFT, out=tmp_path / "alone"), reproduce(SWIFT, out=tmp_path / "crew", workers=2)
-    for one, other in zip(alone.exhibits, crew.exhibits, strict=True):
+    for one, other in zip(alone.reproductions, crew.reproductions, strict=True):
         assert (one.id, one.status, one.key) == (other.id, other.status, other.key)
         for name, number in one.ours.items():
             assert other.ours[name]["value"] == pytest.approx(number["value"], rel=1e-9)
     lines = []
-    assert reproduce(SWIFT, out=tmp_path / "crew", workers=2, progress=lines.append).exhibits == crew.exhibits
-    assert lines == [f"{shown.id}: {shown.status} (there already)" for shown in crew.exhibits]
+    assert reproduce(SWIFT, out=tmp_path / "crew", workers=2, progress=lines.append).reproductions == crew.reproductions
+    assert lines == [f"{shown.id}: {shown.status} (from an earlier run)" for shown in crew.reproductions]
     with pytest.raises(InputError, match="workers = 0"):
         reproduce(SWIFT, out=tmp_path / "crew", workers=0)
 
@@ -122,14 +125,20 @@ def test_the_page_stands_alone_with_contents_and_deep_links(tmp_path):
 def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     main(["reproduce", "--list", "--format", "json"])
     listed = json.loads(capsys.readouterr().out)
-    assert [set(told) for told in listed] == [{"id", "source", "statement", "published"}] * len(all_exhibits())
-    assert [told["id"] for told in listed] == list(all_exhibits())
+    fields = {"id", "source", "statement", "published", "full_scale"}
+    assert [set(entry) for entry in listed] == [fields] * len(all_reproductions())
+    subsets = next(entry for entry in listed if entry["id"] == "talk-training-subsets")
+    assert subsets["full_scale"]["status"] == "not confirmed"
+    assert "at class boundaries is higher" in subsets["full_scale"]["why"]
+    main(["reproduce", "--list", "--format", "csv"])
+    assert "not confirmed: the test error after training" in capsys.readouterr().out
+    assert [told["id"] for told in listed] == list(all_reproductions())
     main(["reproduce", "cnn-resolution", "--scale", "small", "--out", str(tmp_path / "g"), "--format", "json"])
     shown = capsys.readouterr()
     results = json.loads(shown.out)
     assert all("initscope" in result.pop("versions") for result in results)
     assert results == json.loads((tmp_path / "g" / "results.json").read_text(encoding="utf-8"))
-    assert set(results[0]) == {"id", "status", "ours", "published", "seconds"}
+    assert set(results[0]) == {"id", "status", "why", "ours", "published", "seconds"}
     assert re.search(r"1/1 cnn-resolution: agrees", shown.err)
     for wrong, told in (
         (["reproduce"], "--list shows their names"),
@@ -182,18 +191,18 @@ def test_what_is_left_out_has_its_reason():
     assert all(set(told) == {"source", "what", "why"} for told in gallery.left_out())
 
 
-def test_the_documentation_shows_every_exhibit_once():
-    """Its tables are made of all exhibits whose name begins with a word: each begins with exactly one of them."""
+def test_the_documentation_shows_every_reproduction_once():
+    """Its tables are made of all reproductions whose name begins with a word: each begins with exactly one of them."""
     page = (Path(__file__).parents[2] / "docs" / "reproduce.rst").read_text(encoding="utf-8")
-    words = re.findall(r"^\.\. exhibit-index:: (\S+)$", page, flags=re.M)
-    assert all(sum(id.startswith(word) for word in words) == 1 for id in all_exhibits())
-    assert len(all_exhibits()) >= 40
+    words = re.findall(r"^\.\. reproduction-index:: (\S+)$", page, flags=re.M)
+    assert all(sum(id.startswith(word) for word in words) == 1 for id in all_reproductions())
+    assert len(all_reproductions()) >= 40
 
 
 def test_a_flat_picture_of_one_panel_is_not_blown_up(tmp_path):
     """The line of thresholds is three times as wide as high and one panel: its text keeps the size of the others'."""
-    (thresholds,) = reproduce(["injectivity-thresholds"], out=tmp_path / "one").exhibits
-    (tightness,) = reproduce(["norms-figure-2"], out=tmp_path / "two").exhibits
+    (thresholds,) = reproduce(["injectivity-thresholds"], out=tmp_path / "one").reproductions
+    (tightness,) = reproduce(["norms-figure-2"], out=tmp_path / "two").reproductions
     assert not thresholds.wide
     assert tightness.wide
-    assert "1 exhibit at scale small: 1 agrees." in (tmp_path / "one" / "index.html").read_text(encoding="utf-8")
+    assert "1 reproduction at scale small: 1 agrees." in (tmp_path / "one" / "index.html").read_text(encoding="utf-8")

@@ -54,10 +54,10 @@ def test_small_table(descriptors, monkeypatch):
     rows = hashing_table.run(of_the_talk, methods=("raw", "DiffHash"), bits=(12,), splits=1, queries=100).rows
     assert [row.published for row in rows] == [19.16, 14.72]
     query, rest, _ = hashing_table.split_rows(descriptors.labels, queries=100, per_class=50, seed=0)
-    centred = descriptors.images - descriptors.images[_].mean(axis=0)
-    centred = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    centered = descriptors.images - descriptors.images[_].mean(axis=0)
+    centered = centered / np.linalg.norm(centered, axis=1, keepdims=True)
     raw = embed.mean_average_precision(
-        None, descriptors.labels[query], None, descriptors.labels[rest], distances=-centred[query] @ centred[rest].T
+        None, descriptors.labels[query], None, descriptors.labels[rest], distances=-centered[query] @ centered[rest].T
     )
     single = hashing_table.run(descriptors, methods=("raw",), splits=1, queries=100, per_class=50)
     assert single.rows[0].value == pytest.approx(100 * raw.value, rel=1e-4)

@@ -1,4 +1,4 @@
-"""The protocol of exhibits: every one runs small, says whether it agrees, and has a picture."""
+"""The protocol of reproductions: every one runs small, says whether it agrees, and has a picture."""
 
 import ast
 from dataclasses import replace
@@ -8,20 +8,21 @@ import pytest
 
 import initscope
 from initscope.errors import InputError, MissingDependencyError
-from initscope.reproductions import Declared, Number, all_exhibits, get
+from initscope.reproductions import Declared, Number, all_reproductions, get
 from initscope.reproductions.protocol import published, published_rounding
 from initscope.results import Result
 
 
-@pytest.mark.parametrize("id", all_exhibits())
-def test_every_exhibit_runs_small_and_keeps_the_protocol(id):
+@pytest.mark.parametrize("id", all_reproductions())
+def test_every_reproduction_runs_small_and_keeps_the_protocol(id):
     declared = get(id)
     assert set(declared.describe()) == {"id", "source", "statement", "published"}
     try:
         shown = declared.run(scale="small")
     except MissingDependencyError as error:
         pytest.skip(str(error))
-    assert shown.status in ("agrees", "not comparable"), shown.why
+    possible = ("agrees", "not comparable") + (("not confirmed",) if declared.contrary else ())
+    assert shown.status in possible, shown.why
     assert shown.rows
     assert {"id", "status", "ours", "published", "seconds"} <= set(shown.to_dict())
     assert shown.figure().axes
@@ -56,7 +57,10 @@ def test_agreement_is_within_three_errors_and_the_printed_digits():
     assert judged(9.096) == "differs"
     assert judged(9.15, 0.02) == "agrees"
     assert judged(9.16, 0.02) == "differs"
-    assert judged(9.09, holds=lambda told: False) == "differs"
+    assert judged(9.09, holds=lambda told: False) == "not confirmed"
+    assert judged(9.09, contrary=lambda ours: "larger" if ours["union"].value > 9.1 else "") == "agrees"
+    assert judged(9.2, contrary=lambda ours: "larger" if ours["union"].value > 9.1 else "") == "not confirmed"
+    assert judged(9.2, contrary=lambda ours: "larger", incomparable="other data") == "not confirmed"
     assert judged(9.09, incomparable="other data") == "not comparable"
     assert judged(9.09, small_incomparable="other data") == "not comparable"
     full = {"value": Number(9.09)}
@@ -78,11 +82,11 @@ def test_no_published_number_is_typed_into_the_code():
     """The numbers of published.toml that have three digits or more stand in no file of the room."""
     told = {
         text
-        for id in all_exhibits()
+        for id in all_reproductions()
         for text in map(str, (published(id) or {}).values())
         if len(text.replace(".", "")) >= 4
     }
     assert told
-    for path in (Path(initscope.__file__).parent / "exhibits").glob("*.py"):
+    for path in (Path(initscope.__file__).parent / "reproductions").glob("*.py"):
         constants = {str(n.value) for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)}
         assert not told & constants, path

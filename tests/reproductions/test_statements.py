@@ -1,4 +1,4 @@
-"""What the exhibits compute themselves, against something independent; and that their checks can fail."""
+"""What the reproductions compute themselves, against something independent; and that their checks can fail."""
 
 import math
 from itertools import product

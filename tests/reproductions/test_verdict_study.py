@@ -10,11 +10,11 @@ import torch
 from initscope.reproductions import verdict_study
 from initscope.reproductions._statistics import jackknife, rank_correlation, share
 from initscope.reproductions._study_networks import (
-    STARTS,
+    INITIALIZATIONS,
     Architecture,
     Network,
     architectures,
-    held_out_architectures,
+    frozen_architectures,
     networks,
 )
 from initscope.reproductions._study_training import RATES, read_runs, splits, train_all, train_best
@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[2]
 def test_there_are_three_hundred_networks_and_others_that_are_held_out():
     names = [network.name for network in networks()]
     assert len(set(names)) == len(names) == 520
-    assert len(architectures()) * len(STARTS) >= 300
-    assert not set(architectures()) & set(held_out_architectures())
-    for part in (architectures(), held_out_architectures()):
+    assert len(architectures()) * len(INITIALIZATIONS) >= 300
+    assert not set(architectures()) & set(frozen_architectures())
+    for part in (architectures(), frozen_architectures()):
         assert {architecture.kind for architecture in part} == {"dense", "convolutional", "residual", "transformer"}
         assert {architecture.data for architecture in part} == {"digits", "fashion-mnist"}
     assert [verdict_study._chosen_on(network.architecture) for network in networks()] == [True] * 320 + [False] * 200
@@ -45,7 +45,7 @@ def test_the_kept_runs_are_whole_and_the_page_counts_their_failures():
     assert sum(failed[:320]) == 104
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", INITIALIZATIONS)
 def test_a_network_is_the_same_every_time(start):
     network = Network(Architecture("transformer", 1, 16, "gelu", "post"), start)
     state = torch.get_rng_state()
@@ -117,7 +117,7 @@ def judged(reached, *names, architecture="a", score=0.5, kept=1.0, chosen_on=Fal
 def test_scores_are_counts():
     """Three failures; "a" is said of two of them and of one that trained; "any" adds the one that "b" finds."""
     rows = [judged(0.1, "a"), judged(0.2, "a"), judged(0.7, "b"), judged(0.9, "a"), judged(1.0), judged(0.3)]
-    scores = {score.verdict: score for score in verdict_study._scores(rows)}
+    scores = {score.check: score for score in verdict_study._scores(rows)}
     assert (scores["a"].said, scores["a"].right, scores["a"].harmed, scores["a"].failures) == (3, 2, 2, 3)
     assert scores["a"].precision.value == pytest.approx(2 / 3)
     assert scores["any"].recall.value == pytest.approx(2 / 3)
@@ -140,11 +140,11 @@ def test_the_angle_is_ranked_over_all_networks_that_have_one():
     assert verdict_study._of_angles(groups) == 1.0
 
 
-def test_patients_are_failed_and_called_sick_and_of_both_parts():
+def test_failed_with_errors_are_failed_and_called_sick_and_of_both_parts():
     rows = {index: judged(0.1, "x", chosen_on=index < 10) for index in range(20)}
     rows |= {20: judged(0.1), 21: judged(0.9, "x")}
-    assert verdict_study._patients(rows, 3) == [0, 4, 9, 10, 14, 19]
-    assert len(verdict_study._patients(rows, 100)) == 20
+    assert verdict_study._failed_with_errors(rows, 3) == [0, 4, 9, 10, 14, 19]
+    assert len(verdict_study._failed_with_errors(rows, 100)) == 20
 
 
 def test_a_threshold_is_chosen_for_failures_found_at_nine_in_ten():

@@ -117,8 +117,8 @@ def test_errors_of_predicted_exponents_are_those_of_the_weights():
     ("call", "told"),
     [
         (lambda: coordinates(Model, ids(), widths=(8, 8)), "two different widths"),
-        (lambda: coordinates(lambda: Model(8), ids(), widths=(8, 16)), "takes no width"),
-        (lambda: coordinates(lambda width: 3, ids(), widths=(8, 16)), "not a torch module"),
+        (lambda: coordinates(lambda: Model(8), ids(), widths=(8, 16)), "has no parameter for the width"),
+        (lambda: coordinates(lambda width: 3, ids(), widths=(8, 16)), "must return a torch.nn.Module"),
         (lambda: coordinates(Model, ids()[:1], widths=(8, 16)), "at least two samples"),
     ],
 )
@@ -178,7 +178,7 @@ def test_depth_of_a_factory():
 @pytest.mark.parametrize(
     ("factory", "depths", "told"),
     [
-        (lambda width: Deep(width, 2, 1), (2, 4), "takes no depth"),
+        (lambda width: Deep(width, 2, 1), (2, 4), "has no parameter depth"),
         (lambda width, depth: Deep(width, depth, 1), (2, 2), "two different depths"),
         (lambda width, depth: Deep(width, depth, 1), (0, 2), "depths"),
     ],

@@ -112,11 +112,11 @@ def test_rows_of_two_stacks_have_their_names():
 @pytest.mark.parametrize(
     ("configuration", "told"),
     [
-        (PAIR | {"model_type": "bart", "decoder_ffn_dim": 100}, "only decoders with the heads"),
-        (PLAIN | {"model_type": "opt", "word_embed_proj_dim": 32}, "only models with"),
-        ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, "no model that is known here"),
+        (PAIR | {"model_type": "bart", "decoder_ffn_dim": 100}, "only if encoder and decoder have the same heads"),
+        (PLAIN | {"model_type": "opt", "word_embed_proj_dim": 32}, "supported only with norms before"),
+        ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}, "unsupported model_type"),
         ({"model_type": "llava", "text_config": PLAIN | {"model_type": "llama"}}, "give its text_config"),
-        ({"model_type": "falcon"}, "no model that is known here"),
+        ({"model_type": "falcon"}, "unsupported model_type"),
         (T5 | {"model_type": "t5", "vocab_size": 90, "num_decoder_layers": -1}, "decoder = -1"),
     ],
 )  # fmt: skip

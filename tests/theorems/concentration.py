@@ -67,9 +67,9 @@ def lemma_4():
 
     fair = np.full(2, 0.5)
     gaussian, total = norm(z, density, 2), norm(math.sqrt(2) * z, density, 2)
-    coin, centred = norm(np.array([0.0, 2.0]), fair, 2), norm(np.array([-1.0, 1.0]), fair, 2)
+    coin, centered = norm(np.array([0.0, 2.0]), fair, 2), norm(np.array([-1.0, 1.0]), fair, 2)
     return Witness(
-        [total**2 / (2 * gaussian**2), centred / coin, norm(z * z, density, 1) / gaussian**2], tolerance=1e-6
+        [total**2 / (2 * gaussian**2), centered / coin, norm(z * z, density, 1) / gaussian**2], tolerance=1e-6
     )
 
 

@@ -150,16 +150,16 @@ def theorem_2():
 def gordon():
     """e_m is √(2/m) E‖g₊‖; its distance from 1 is far below the band, so 4,000 draws find it well enough."""
 
-    def centre(width):
+    def center(width):
         return np.sqrt(squared_ratios(width, 4000, 0)).mean()
 
     def half(width, mean_width, delta):
         return math.sqrt(2 / width) * (mean_width + math.sqrt(2 * math.log(2 / delta)))
 
-    width = next(m for m in itertools.count(200) if centre(m) - half(m, math.sqrt(10), 0.05) >= 0.5)
+    width = next(m for m in itertools.count(200) if center(m) - half(m, math.sqrt(10), 0.05) >= 0.5)
     each, low, high, mean_width = 0.1 / 3, 1.0, 1.0, 2.0
     for _ in range(2):
-        bottom, top = (centre(2000) + sign * half(2000, mean_width, each) for sign in (-1, 1))
+        bottom, top = (center(2000) + sign * half(2000, mean_width, each) for sign in (-1, 1))
         low, high = low * bottom, high * top
         mean_width = math.sqrt(2) * (mean_width + math.sqrt(2 * math.log(1 / each))) / bottom
     return Witness([width, low, high], [width * 0.005, 0.005, 0.005], tolerance=1e-3)

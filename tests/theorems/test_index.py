@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import initscope
-from initscope.reproductions import all_exhibits
+from initscope.reproductions import all_reproductions
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "src" / "initscope" / "theory" / "statements").glob("*.toml"))
@@ -73,7 +73,7 @@ def test_the_example_gives_what_another_way_gives(section, row):
 
 @pytest.mark.parametrize(("section", "row"), ROWS)
 def test_rows_lead_somewhere(section, row):
-    """Functions that the example calls, tests and exhibits that are there, words on the other way."""
+    """Functions that the example calls, tests and reproductions that are there, words on the other way."""
     assert row["functions"]
     assert all(callable(find(name)[1]) for name in row.get("see", []))
     for name in row["functions"]:
@@ -81,7 +81,7 @@ def test_rows_lead_somewhere(section, row):
     assert row["tests"]
     for path in row["tests"]:
         assert (ROOT / path).is_file(), path
-    assert set(row["reproductions"]) <= set(all_exhibits())
+    assert set(row["reproductions"]) <= set(all_reproductions())
     assert row["against"]
 
 
@@ -108,10 +108,10 @@ def test_the_index_has_them_all():
     assert all(f".. theorem-index:: {path.stem}" in page for path in FILES)
 
 
-def test_every_exhibit_has_its_statement():
-    """Each exhibit stands in some row."""
+def test_every_reproduction_has_its_statement():
+    """Each reproduction stands in some row."""
     shown = {id for row in ROWS for id in row.values[1]["reproductions"]}
-    assert set(all_exhibits()) <= shown
+    assert set(all_reproductions()) <= shown
 
 
 def test_no_source_points_into_a_document_that_users_do_not_have():

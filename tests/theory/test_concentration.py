@@ -19,7 +19,7 @@ def test_constant_and_its_parts():
 
 
 def test_bernstein_bounds_a_known_law():
-    """The inequality behind the constant, on centred squares of Gaussians, whose tail is exact: never below it."""
+    """The inequality behind the constant, on centered squares of Gaussians, whose tail is exact: never below it."""
     from scipy.special import gammainc, gammaincc
 
     norm = 8 / 3 * (1 + 1 / math.log(2))

@@ -52,13 +52,13 @@ def test_markov_lemma_4_and_the_constant_of_theorem_2():
     # The product of independent Gaussians is the difference of two halved chi-squares: E e^{XY/t} = (1 - 1/t²)^(-1/2)
     sample = np.random.default_rng(0).standard_normal((2, 100_000)).prod(axis=0)
     assert orlicz_norm(sample, power=1) < 8 / 3
-    centring = (1 + 1 / math.log(2)) * orlicz_norm(stats.norm()) ** 2
-    assert pytest.approx(centring / BERNSTEIN_RATE) == BERNSTEIN_CONSTANT
+    centering = (1 + 1 / math.log(2)) * orlicz_norm(stats.norm()) ** 2
+    assert pytest.approx(centering / BERNSTEIN_RATE) == BERNSTEIN_CONSTANT
 
 
 @pytest.mark.parametrize("count", [1, 5, 40, 300])
 def test_bernstein_holds_for_exact_laws(count):
-    """Means of centred exponentials (gamma law) and of signs (binomial law)."""
+    """Means of centered exponentials (gamma law) and of signs (binomial law)."""
     norm = orlicz_norm(stats.expon(-1), power=1)
     signs = 1 / math.log(2)
     for t in np.geomspace(0.02, 6, 25):

@@ -45,6 +45,11 @@ def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
     anchors : array of int
         Which rows to search for.
 
+    Returns
+    -------
+    BoundaryPoints
+        For every anchor the farthest row of its class and the nearest row of another class.
+
     Examples
     --------
     >>> points = boundary_points(np.array([[0.0], [1.0], [3.0], [7.0]]), np.array([0, 0, 1, 1]), np.array([0]))
@@ -130,11 +135,11 @@ def decide(
     )
 
 
-def sketch(features: int, dimensions: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
+def sketch(features: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
     """Return a random projection that costs one addition per feature: an order of the features, and their signs.
 
-    Features in that order, with signs, summed in ``dimensions`` groups of equal size: squared distances are right on
-    average, with a relative standard error of about √(2/dimensions) [Charikar2004]_.
+    Features in that order, with signs, summed in d groups of equal size: squared distances are right on average, with a
+    relative standard error of about √(2/d) [Charikar2004]_.
     """
     rng = generator(seed, "sketch")
     return rng.permutation(features), rng.choice(np.array([-1, 1], dtype=np.float32), features)

@@ -189,6 +189,11 @@ def separations(
     probes : bool
         Add `collapse` of every network, on up to 4,000 of the images.
 
+    Returns
+    -------
+    Separations
+        The separation of every network, and tests against the first.
+
     Examples
     --------
     >>> import torch

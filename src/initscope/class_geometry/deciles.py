@@ -69,6 +69,15 @@ def boundary_distance(train: Any, test: Any) -> NDArray[np.float64]:
 
     over the training samples u: below 1 the nearest neighbor is of another class. Free of scale, so that images of low
     contrast, near to all others, do not count as boundary. Both are `ImageSet` or (images, labels).
+
+    Parameters
+    ----------
+    train, test : ImageSet or (images, labels)
+        Samples with their classes.
+
+    Returns
+    -------
+    array ``[test samples]``
     """
     return _depth(*_sets(train, test))
 
@@ -80,6 +89,20 @@ def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | No
 
     With random weights this is extreme learning: only the last layer is fitted (ridge regression). ``layer`` is by
     default the last activation. Returns the numbers of the classes in their sorted order.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Run in evaluation mode and left unchanged.
+    train, test : ImageSet or (images, labels)
+        Samples that the classifier is fitted on, and samples to classify.
+    layer : str, optional
+        The layer whose outputs are classified; default: the last activation.
+
+    Returns
+    -------
+    array of int ``[test samples]``
+        Numbers of the classes in their sorted order.
     """
     from_set, to_set = _sets(train, test)
     known = layers_of(model, from_set.images, None if layer is None else [layer])
@@ -101,6 +124,11 @@ def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: i
     correct : mapping of str to bool array [N]
         For each classifier, whether it is right.
     groups : int
+
+    Returns
+    -------
+    AccuracyByDistance
+        The accuracy of every classifier in each group.
 
     Examples
     --------

@@ -29,6 +29,10 @@ def vgg16() -> nn.Sequential:
 
     Weights are torch's; load trained ones by `initscope.models.load_weights`, from a state dict or a .npz file with the
     names ``conv1.weight``, ``conv1.bias``, ….
+
+    Returns
+    -------
+    torch.nn.Sequential
     """
     layers: dict[str, nn.Module] = {}
     number, channels = 0, 3
@@ -107,6 +111,11 @@ def angle_distortion(
     layers : names, optional
         By default every activation and the last layer.
     seed : int
+
+    Returns
+    -------
+    AngleDistortion
+        One row per layer, measured and predicted.
 
     Examples
     --------

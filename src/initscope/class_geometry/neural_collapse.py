@@ -110,6 +110,11 @@ def collapse(
     seed : int
         Of the samples.
 
+    Returns
+    -------
+    Collapse
+        One row per layer.
+
     Examples
     --------
     >>> from initscope.data import load

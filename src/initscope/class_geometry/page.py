@@ -9,7 +9,7 @@ import numpy as np
 
 from initscope.class_geometry.checkpoints import outline, shared_bins
 from initscope.class_geometry.ratios import COLUMNS, READINGS
-from initscope.rendering.figures import GREY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
+from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
 from initscope.rendering.page import render_part, versions
 from initscope.rendering.rows import shown_rows
 from initscope.rendering.svg import inline_svg
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["headline", "render"]
 
 _READING_TEXTS = {"random": "at random points", "boundary": "at the boundary", "rechosen": "re-chosen there"}
-_COLORS = (GREY, THIRD, PREDICTED, MEASURED)
+_COLORS = (GRAY, THIRD, PREDICTED, MEASURED)
 _MORE = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan")
 _PAIRS = 6
 """Number of pairs shown whose ratio grew most, and of those whose ratio shrank most."""
@@ -140,7 +140,7 @@ def _colors(separations: Separations) -> list[str]:
     names = list(separations.networks)
     if len(names) <= len(_COLORS):
         return [*_COLORS[: len(names) - 1], MEASURED] if len(names) > 1 else [MEASURED]
-    return [GREY, *itertools.islice(itertools.cycle(_MORE), len(names) - 2), MEASURED]
+    return [GRAY, *itertools.islice(itertools.cycle(_MORE), len(names) - 2), MEASURED]
 
 
 def _histogram(separations: Separations, column: str, layer: str) -> Axes:

@@ -186,6 +186,11 @@ def separation(
         image and layer in memory. Layers of more values take 32 candidates from a random projection to 512 dimensions
         and re-rank them exactly; ``recall`` says how often that finds the true one.
 
+    Returns
+    -------
+    Separation
+        One row per layer, with the distribution of each ratio.
+
     Examples
     --------
     >>> import torch

@@ -135,6 +135,11 @@ def label_study(
         Steps of the optimizer, the same for all: every objective sees the same number of batches.
     options
         Of `train`, for all runs.
+
+    Returns
+    -------
+    Study
+        The test error of every run.
     """
     data = labeled(images, labels)
     settings = []
@@ -172,6 +177,30 @@ def subset_study(
     Source: [Bronstein2016]_, 'Role of training': a small subset of the net is enough.
 
     Parameters are those of `label_study`; ``sizes`` are numbers of samples.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(seed)`` gives a fresh network.
+    images, labels
+        The training set.
+    test : ImageSet, or a pair of images and labels
+        What the test error is measured on.
+    sizes : sequence of int
+        Numbers of training samples.
+    ways : sequence of str
+        How these are chosen, see `subset`.
+    seeds : sequence of int
+        One run for each; a seed chooses samples, weights and order.
+    steps : int
+        Steps of the optimizer, the same for all.
+    options
+        Of `train`, for all runs.
+
+    Returns
+    -------
+    Study
+        The test error of every run.
     """
     data = labeled(images, labels, least=2)
     settings = []
@@ -201,6 +230,22 @@ def subset(data: Labeled, size: int, way: str, *, seed: int = 0) -> NDArray[np.i
     ``net`` is an ε-net: farthest-first traversal of the inputs, every sample within ε of a chosen one. ``boundary``
     takes the samples whose nearest neighbor of another class is nearest in relation to that of their own; ``interior``
     those where it is farthest.
+
+    Parameters
+    ----------
+    data : Labeled
+        Samples with their classes.
+    size : int
+        Number of samples to choose.
+    way : {"random", "net", "boundary", "interior"}
+        How they are chosen.
+    seed : int
+        Seed of random choices.
+
+    Returns
+    -------
+    array of int ``[size]``
+        Indices of the samples.
     """
     return _of_every_class(data, _order(data, size, way, seed), size)
 

@@ -20,8 +20,8 @@ from initscope.class_geometry.labeled import Labeled, labeled
 from initscope.class_geometry.objectives import Objective
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.graph.borrowing import runnable
+from initscope.models.training_loop import Loop, seeded
 from initscope.results import Result, make_axes
-from initscope.training import Loop, seeded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,6 +153,11 @@ def train(
         Test errors measured per epoch; the state is written as often. 0: at the end only.
     progress : bool
         Show a bar on stderr.
+
+    Returns
+    -------
+    Training
+        The errors over time and the checkpoints that were written.
 
     Examples
     --------

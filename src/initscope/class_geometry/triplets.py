@@ -151,7 +151,7 @@ def search_again(
         narrow = layer.values <= EXACT_WIDTH
         kept[layer.name] = np.empty((len(data), layer.values if narrow else SKETCH_WIDTH), dtype=np.float32)
         if not narrow:
-            order, sign = sketch(layer.values, SKETCH_WIDTH, seed)
+            order, sign = sketch(layer.values, seed)
             signs[layer.name] = torch.from_numpy(order), torch.from_numpy(sign)
 
     def watch(name: str, first: int, values: Tensor) -> None:

@@ -26,7 +26,7 @@ __all__ = ["app", "main"]
 
 app = App(
     name="initscope",
-    help="Why a deep network does not train, and what to type: what it does to the geometry of your data.",
+    help="Find out why a deep network does not train, get a tested fix, and see what it does to the geometry of data.",
     version=__version__,
     help_format="plaintext",
     version_flags=["--version", "-V"],
@@ -37,89 +37,96 @@ app = App(
 )
 
 COMMANDS = {
-    "demo": ("demo:demo", "Show what a deep CNN does to real photographs: no data, no model needed."),
+    "demo": ("demo:demo", "Show what a deep CNN does to photographs at initialization; needs no data and no model."),
     "inspect": (
         "inspection:inspect",
         "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
     ),
     "predict": (
         "predict_measure:predict",
-        "Predict angles and norms of pairs after every layer, from theory alone.\n\nMODEL may also be a Hugging Face "
-        "config.json, or hf:LlamaConfig: then no weights are needed, whatever the size.",
+        "Predict angles and norms of pairs after every layer from theory, "
+        "without running the model.\n\nMODEL may also be "
+        "a Hugging Face config.json, or hf:LlamaConfig: models of any size then need no weights.",
     ),
     "measure": (
         "predict_measure:measure",
-        "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
+        "Measure angles and norms of pairs after every layer by running the model, and compare with the prediction.",
     ),
     "coordinates": (
         "coordinates:coordinates",
-        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimizer.\n\n"
-        "Exit code 1 where they do.",
+        "Coordinate check: exponents of activation scales against the width, predicted and after optimizer steps.\n\n"
+        "Exits with code 1 if scales depend on the width.",
     ),
     "plan": (
         "plan:app",
-        "How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
+        "Plan widths, depths, numbers of filters, dimensions and bits, by bounds and exact answers.",
     ),
     "injectivity": (
         "injectivity:app",
-        "When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
+        "Decide whether a ReLU layer is injective, with proof; thresholds and probabilities for random layers.",
     ),
-    "invert": ("invert:invert", "Show what layers of a network still know of a photograph: invert their outputs."),
+    "invert": (
+        "invert:invert",
+        "Show what the layers of a network preserve of a photograph, by inverting their outputs.",
+    ),
     "discriminate": (
         "invert:discriminate",
-        "Show how far measurements can be cut before classification, and before reconstruction, breaks.",
+        "Show with how few measurements classification and reconstruction still work.",
     ),
     "mean-width": (
         "mean_width:app",
-        "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
+        "Estimate the Gaussian mean width and intrinsic dimension of data, also after each layer of a model.",
     ),
     "flatness": (
         "flatness:flatness",
-        "Tell how flat the patches of your images are, how far one layer can move their cosines, or which are one "
-        "colour.\n\nThe bounds hold for ReLU, Gaussian filters of He scale, cyclic convolution with stride 1.",
+        "Bound the change of cosines by one layer from the flatness of image patches, or list monochrome images.\n\n"
+        "The bounds hold for ReLU, Gaussian filters of He scale, and circular convolution with stride 1.",
     ),
     "separation": (
         "separation:separation",
-        "Distances within and between classes, before and after training: at random points and at class boundaries."
-        "\n\nThe network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.",
+        "Compare distances within and between classes before and after training, at random points and at boundaries."
+        "\n\nThe first network is the initialization (from --seed), followed by --weights and --checkpoints.",
     ),
     "kernel": (
         "kernel:kernel",
-        "Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.\n\nWhere the data has "
-        "labels, the accuracy of a Gaussian process with this kernel is printed too, each image told from all others.",
+        "Compute the expected kernel matrix (NNGP or NTK) of a model of infinite "
+        "width on a data set.\n\nIf the data have "
+        "labels, the leave-one-out accuracy of a Gaussian process with this kernel is printed as well.",
     ),
     "sweep": (
         "sweep:sweep",
-        "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.\n\n"
+        "Run a grid of architectures, initializers, data and seeds; an interrupted sweep can be continued.\n\n"
         "FILE is TOML: [grid] holds lists for architecture, width, depth, initializer, activation, data, seed and "
         "quantity (predict, measure, mean-width, inspect, train), [run] what all runs share (pairs, draws, …).",
     ),
-    "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
+    "hash": ("hash:app", "Fit a hash to data and encode data as binary codes that preserve similarity."),
     "search": (
         "search:app",
-        "Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
+        "Build and change an index of codes, search it by Hamming distance, and evaluate retrieval.",
     ),
     "reproduce": (
         "reproduce:reproduce",
-        "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",
+        "Reproduce figures, tables and statements of the sources, and compare with the published numbers on one page.",
     ),
     "theorem": (
         "theorem:theorem",
-        "Show a statement of the sources: in words, as a formula, the function, an example to paste, its test.",
+        "Show a statement of the sources: its text and formula, the function "
+        "that computes it, an example and its test.",
     ),
     "completion": (
         "completion:completion",
         "Print the script that lets your shell complete commands and options.\n\n"
-        'For good: eval "$(initscope completion bash)" in ~/.bashrc; initscope completion zsh > a file _initscope on '
+        'To install it: eval "$(initscope completion bash)" in ~/.bashrc; '
+        "initscope completion zsh > a file _initscope on "
         "your fpath; initscope completion fish > ~/.config/fish/completions/initscope.fish.",
     ),
 }
-"""Where each command is, and its help again: to read it there would load the libraries of all of them."""
+"""Module and help of each command. The help is repeated here, so that ``--help`` loads no libraries."""
 
 for _name, (_where, _help) in COMMANDS.items():
-    # A room of commands says its own examples.
-    _own = {} if _where.endswith(":app") else {"help_epilogue": examples(_name)}
-    app.command(f"initscope.cli.{_where}", name=_name, help=_help, group=command_group(_name), **_own)
+    # A group of commands shows the examples of its commands.
+    _epilogue = {} if _where.endswith(":app") else {"help_epilogue": examples(_name)}
+    app.command(f"initscope.cli.{_where}", name=_name, help=_help, group=command_group(_name), **_epilogue)
 
 
 for _flag in (*app.help_flags, *app.version_flags):
@@ -156,7 +163,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, (InputError, MissingDependencyError)):
             _leave(str(error), 2)
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            _leave(f"this does not fit into memory{_asked(error)}; ask for smaller sizes, fewer images or samples", 2)
+            _leave(f"out of memory{_asked(error)}; use smaller sizes, fewer images or fewer samples", 2)
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
     if meter.interrupted:
         _leave("interrupted: this is what was found so far", _INTERRUPTED)
@@ -172,28 +179,28 @@ def _leave(message: str, code: int) -> NoReturn:
 
 def _leave_output(problem: str) -> NoReturn:
     discard_output()
-    _leave(f"{problem}; send it to a file or a pipe that takes it, or make room on the disk", CANNOT_WRITE)
+    _leave(f"{problem}; redirect it to a writable file or pipe, or free disk space", CANNOT_WRITE)
 
 
 def _asked(error: BaseException) -> str:
-    """How much memory was asked for, as far as NumPy's or torch's message tells."""
-    found = re.search(r"allocate ([\d.]+) ([KMGTPE]i?B|bytes)", str(error))
-    if found is None:
+    """Return how much memory was requested, if the message of NumPy or torch says so."""
+    result = re.search(r"allocate ([\d.]+) ([KMGTPE]i?B|bytes)", str(error))
+    if result is None:
         return ""
-    number, unit = float(found[1]), found[2]
-    return f" ({number / 2**30:.3g} GiB were asked for)" if unit == "bytes" else f" ({number:g} {unit} were asked for)"
+    number, unit = float(result[1]), result[2]
+    return f" ({number / 2**30:.3g} GiB were requested)" if unit == "bytes" else f" ({number:g} {unit} were requested)"
 
 
 def _sentence(error: CycloptsError) -> str:
-    """What is wrong with the words of a command line, and what was meant."""
+    """Return the error in a command line and the most similar command."""
     if isinstance(error, UnknownCommandError) and error.app is not None:
         word = (error.unused_tokens or [""])[0]
         known = [name for name in error.app if not name.startswith("-")]
         near = difflib.get_close_matches(word, known, n=1)
         meant = f" Did you mean {near[0]}?" if near else ""
-        return f"no command is called {word!r}.{meant} There are {', '.join(known)}."
+        return f"no command is named {word!r}.{meant} Available commands: {', '.join(known)}."
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return f"nothing takes the words {' '.join(error.unused_tokens)!r} at the end; leave them out, or quote names."
+        return f"unexpected arguments {' '.join(error.unused_tokens)!r}; remove them, or quote names with spaces."
     text = str(error).strip().rstrip(".")
     if isinstance(error, MissingArgumentError):
         lacking = r"\1 is missing" if error.keyword is None else r"\1 needs a value"
@@ -202,5 +209,5 @@ def _sentence(error: CycloptsError) -> str:
 
 
 def _help_command(tokens: list[str]) -> str:
-    """The command line that helps with ``tokens``: that of the deepest command they name."""
+    """Return the command that prints the help for ``tokens``."""
     return " ".join(["initscope", *app.parse_commands(tokens)[0], "--help"])

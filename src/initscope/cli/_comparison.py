@@ -53,23 +53,23 @@ def show(
 
 
 def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
-    """Refuse, before any work is done, a file name that says another format, or a place that cannot be written to."""
+    """Raise an error, before any work is done, for a file name of another format or a folder that is not writable."""
     if path is None:
         return
     if path.suffix.lower() not in suffixes:
         raise InputError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
     if path.is_dir():
-        raise InputError(f"{option} {path} is a folder; give the name of a file in it")
+        raise InputError(f"{option} {path} is a folder; give a file name")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
+        raise InputError(f"{option} {path}: the folder {folder} is not writable; give another folder")
     check_space(path)
 
 
 def save_figure(ax: Axes, path: Path) -> None:
-    """Write the picture that the axes belong to."""
+    """Write the figure of the axes."""
     from matplotlib.figure import Figure
 
     from initscope._utils.files import atomic_path
@@ -77,11 +77,11 @@ def save_figure(ax: Axes, path: Path) -> None:
     assert isinstance(ax.figure, Figure)
     with atomic_path(path) as temporary:
         ax.figure.savefig(temporary, dpi=160)
-    say(f"picture: {path}")
+    say(f"figure: {path}")
 
 
 def write_pairs(path: Path, comparison: Comparison) -> None:
-    """Every pair after every layer, as JSON or CSV by the suffix."""
+    """Write the numbers of every pair after every layer, as JSON or CSV by the suffix."""
     from initscope._utils.files import write_text
     from initscope.cli._output import csv_text, json_text
 

@@ -31,14 +31,14 @@ _WORDS = {
 @Parameter(name="*", group=MODEL)
 @dataclass(frozen=True, kw_only=True)
 class ConfigurationOptions:
-    """Options of a configuration in the place of a model."""
+    """Options for a configuration instead of a model."""
 
     tokens: Whole | None = None
-    """Of a configuration: length of the sequences; 128 if not given."""
+    """For a configuration: length of the sequences; default: 128."""
     set: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = field(default=())
-    """Of a configuration: NAME=VALUE to change in it, such as hidden_size=8192; again for more."""
+    """For a configuration: NAME=VALUE to change an entry, such as hidden_size=8192; may be repeated."""
     compare: Annotated[bool, Parameter(negative="")] = False
-    """Of a configuration: compare several initializations (0.02, depth-scaled, mup, deepnorm, zero-outputs)."""
+    """For a configuration: compare several initializations (0.02, depth-scaled, mup, deepnorm, zero-outputs)."""
 
 
 def is_configuration(model: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `--help` shows beside options: the group of every command, and examples to type.
+"""What `--help` shows in addition to options: the group of every command, and examples.
 
 To document a new command, add its examples to `EXAMPLES` and its name to a group. Every line is run by the tests.
 """
@@ -81,7 +81,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 _LAST = "--debug, anywhere, shows the traceback of an error."
 
 
-_TITLES = {title: Group(title, sort_key=place) for place, title in enumerate([*_GROUPS, "More"])}
+_TITLES = {title: Group(title, sort_key=position) for position, title in enumerate([*_GROUPS, "More"])}
 
 
 def command_group(name: str) -> Group:

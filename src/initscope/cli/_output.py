@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["Format", "ask_of", "csv_text", "emit", "few_rows", "json_text", "print_fitted", "print_sentence",
-           "print_table", "provenance", "say", "text_width", "user_code"]  # fmt: skip
+           "print_table", "provenance", "say", "terminal_width", "text_width", "user_code"]  # fmt: skip
 
 Format = Annotated[
     Literal["table", "json", "csv"],
-    Parameter(group=OUTPUT, help="table for people, json or csv for programs (and all columns)."),
+    Parameter(group=OUTPUT, help="table for reading; json or csv for programs, with all columns."),
 ]
 
 _FORMULA = ("=", "+", "-", "@", "\t")
@@ -39,7 +39,7 @@ _FILE_WIDTH = 100
 
 
 def say(message: str) -> None:
-    """A message for the person at the terminal, wrapped between words there: stderr, so that stdout stays data."""
+    """Print a message to stderr, wrapped on a terminal; stdout is for data."""
     if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console
 
@@ -59,7 +59,7 @@ def user_code() -> Iterator[None]:
             yield
         except SystemExit as leaving:
             raise InputError(
-                f"the model's own code ends the program (exit {leaving.code}); remove that exit: nothing was computed"
+                f"the code of the model calls exit({leaving.code}); remove this call. Nothing was computed"
             ) from leaving
 
 
@@ -125,7 +125,7 @@ def json_text(value: Any) -> str:
     """Readable JSON of plain values, with a newline at its end; where stdout takes less than Unicode, as escapes."""
     unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     text = json.dumps(value, indent=2, ensure_ascii=not unicode)
-    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n"
+    return _UNPRINTABLE.sub(lambda result: json.dumps(result[0])[1:-1], text) + "\n"
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
@@ -157,6 +157,14 @@ def text_width() -> int:
     import shutil
 
     return min(shutil.get_terminal_size().columns, _FILE_WIDTH) if sys.stdout.isatty() else _FILE_WIDTH
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None for a file or a pipe, which has no width of its own."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else None
 
 
 def print_sentence(text: str) -> None:

@@ -23,7 +23,7 @@ _RARER = 2.0  # the next line in a file comes after twice the time of the last
 
 
 class Meter(Watcher):
-    """Shows the innermost stage that tells how far it is, else the innermost."""
+    """Shows the innermost stage with a known progress, or else the innermost stage."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Meter(Watcher):
         untold = len(stages) == 1 and not self._terminal  # the command says nothing of where it is
         if not stages or now - self._began < (_UNTOLD if untold else _FIRST):
             return
-        shown = next((told for told in reversed(stages) if (told.total or 0) > 1), stages[-1])
+        shown = next((stage for stage in reversed(stages) if (stage.total or 0) > 1), stages[-1])
         text = stage_text(shown, now)
         if self._terminal:
             with self._writing:
@@ -116,17 +116,17 @@ class _Cleared:
         return getattr(self._stream, name)
 
 
-def stage_text(told: Stage, now: float) -> str:
-    """One line on a stage.
+def stage_text(stage: Stage, now: float) -> str:
+    """Return one line about a stage.
 
-    >>> stage_text(Stage("trying other starts", 17, began=0.0, done=3), now=6.0)
-    'trying other starts: 3 of 17, about 28 s left'
+    >>> stage_text(Stage("trying alternatives", 17, began=0.0, done=3), now=6.0)
+    'trying alternatives: 3 of 17, about 28 s left'
     """
-    spent = now - told.began
-    if told.total is None or told.total < 2:
-        return f"{told.what}: {time_text(spent)} so far"
-    left = f", about {time_text(spent / told.done * (told.total - told.done))} left" if told.done else ""
-    return f"{told.what}: {told.done} of {told.total}{left}"
+    spent = now - stage.began
+    if stage.total is None or stage.total < 2:
+        return f"{stage.what}: {time_text(spent)} so far"
+    left = f", about {time_text(spent / stage.done * (stage.total - stage.done))} left" if stage.done else ""
+    return f"{stage.what}: {stage.done} of {stage.total}{left}"
 
 
 def time_text(seconds: float) -> str:

@@ -55,15 +55,15 @@ class DataSource:
         str | None, Parameter(help="Folders: crop and resize the images to this side, or to HEIGHTxWIDTH.")
     ] = None
     normalize: str | None = None
-    """imagenet, standardize, or MEAN,STD; default: values as they are, in [0, 1]."""
+    """Normalization: imagenet, standardize, or MEAN,STD; default: none, values in [0, 1]."""
     limit: Whole | None = None
-    """Use at most so many images."""
+    """Use at most this number of images."""
     input_shape: str | None = None
     """Shape of one input, such as 3x64x64; without --data the inputs are then independent standard Gaussian."""
     pairs: Whole = 64
     """Number of pairs of images."""
     seed: Seed = 0
-    """Seed of everything random."""
+    """Seed of all random numbers."""
 
 
 @Parameter(name="*", group=DATA)
@@ -89,18 +89,18 @@ class BlockOptions:
     """Options for data larger than memory."""
 
     rows: Whole | None = None
-    """Read so many rows at a time: for .npy, Parquet and folders of any size."""
+    """Read this number of rows at a time: for .npy, Parquet and folders of any size."""
     dask: str | None = None
-    """Address of a Dask scheduler, such as tcp://host:8786: blocks go to its workers."""
+    """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute the blocks."""
 
     @property
     def asked(self) -> bool:
-        """Whether data are to be read block by block."""
+        """Whether data are read block by block."""
         return self.rows is not None or self.dask is not None
 
 
 class Sources(NamedTuple):
-    """What the options stand for; pair k is ``x[k], y[k]``."""
+    """Model and data of the options; pair k is ``x[k], y[k]``."""
 
     model: torch.nn.Module
     x: torch.Tensor
@@ -130,7 +130,7 @@ def _size(text: str | None) -> int | tuple[int, int] | None:
 
 
 def load_data(source: DataSource) -> ImageSet:
-    """The images that the options name; what they are is said on stderr."""
+    """Return the images that the options select, and print a summary to stderr."""
     from initscope.data.checks import check_images
     from initscope.data.sources import load_any, seeded
 
@@ -166,14 +166,14 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
         )
     shape = None if source.input_shape is None else parse_shape(source.input_shape)
     rows = rows if options.rows is None else options.rows
-    found = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
-    say(f"data: {found.summary}")
-    ask_of(data={"source": source.data, "name": found.name, "shape": list(found.shape)}, seed=source.seed)
-    return found
+    loaded = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
+    say(f"data: {loaded.summary}")
+    ask_of(data={"source": source.data, "name": loaded.name, "shape": list(loaded.shape)}, seed=source.seed)
+    return loaded
 
 
 def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
-    """The pairs that the options ask for, as tensors ``[pairs, …]``: float32, none zero or NaN, or int64 indices."""
+    """Return the pairs that the options select, as tensors ``[pairs, …]``: float32 (none zero or NaN) or int64."""
     import torch
 
     from initscope.data.sources import pairs_of
@@ -181,13 +181,13 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
     data = load_data(source)
     x, y, _ = pairs_of(data, source.pairs, source.seed)
     if len(x) < source.pairs:
-        found = counted(len(x), "different pair")
-        say(f"{len(data)} images make {found}, not {source.pairs}: each of them is used once")
+        loaded = counted(len(x), "different pair")
+        say(f"{len(data)} images make {loaded}, not {source.pairs}: each of them is used once")
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
 def load_sources(model: str, source: ModelSource) -> Sources:
-    """The model and the pairs; the model is built for the shape of the data."""
+    """Return the model, built for the shape of the data, and the pairs."""
     x, y = load_pairs(source)
     with user_code():
         built = build_model(model, source, tuple(x.shape[1:]))

@@ -36,9 +36,9 @@ class VectorSource:
     size: str | None = None
     """Folders: crop and resize the images to this side, or to HEIGHTxWIDTH."""
     describe: Literal["values", "gist"] = "values"
-    """Images as their pixel values, or as GIST descriptors."""
+    """Describe images by their pixels or by GIST descriptors."""
     limit: Whole | None = None
-    """Use at most so many images."""
+    """Use at most this number of images."""
 
 
 def load_vectors(source: VectorSource) -> ImageSet:
@@ -63,8 +63,8 @@ def _is_matrix(path: str) -> bool:
     """Whether this is a .npy file of a matrix of floats, which need not be read as a whole."""
     if not path.endswith(".npy") or not Path(path).is_file():
         return False
-    found = stored_arrays(Path(path), hint=_VECTORS)
-    return isinstance(found, StoredArray) and len(found.shape) == 2 and found.dtype.kind == "f"
+    loaded = stored_arrays(Path(path), hint=_VECTORS)
+    return isinstance(loaded, StoredArray) and len(loaded.shape) == 2 and loaded.dtype.kind == "f"
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Codes:
 
 def mapped_vectors(path: Path) -> np.ndarray:
     """The matrix of numbers of a .npy file, left on the disk: rows are read when they are used."""
-    found = array_in_file(path, "vectors", _VECTORS)
-    if not isinstance(found, StoredArray) or len(found.shape) != 2 or found.dtype.kind not in "fiu":
+    loaded = array_in_file(path, "vectors", _VECTORS)
+    if not isinstance(loaded, StoredArray) or len(loaded.shape) != 2 or loaded.dtype.kind not in "fiu":
         raise InputError(f"{path}: holds no matrix of numbers; {_VECTORS}")
     mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
@@ -101,35 +101,35 @@ def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:
 
 def array_in_file(path: str | os.PathLike[str], what: str, hint: str) -> StoredArray | dict[str, StoredArray]:
     """The array, or arrays by name, of a NumPy file of any name; foreign, cut and damaged ones are `InputError`."""
-    found = stored_arrays(Path(path), hint=hint)
-    if not found:
+    loaded = stored_arrays(Path(path), hint=hint)
+    if not loaded:
         raise InputError(f"{path}: holds no {what}; {hint}")
-    return found
+    return loaded
 
 
 def read_codes(path: str | os.PathLike[str]) -> Codes:
     """Read codes: the .npz of `write_codes`, or a bare .npy of packed codes."""
     hint = "make them with: initscope hash encode"
-    found = array_in_file(path, "codes", hint)
+    loaded = array_in_file(path, "codes", hint)
     with reading(path, "a file of codes", hint):
-        if isinstance(found, StoredArray):
-            return _checked(path, Codes(found.read(), 8 * math.prod(found.shape[1:]), None), hint)
-        if not {"codes", "bits"} <= set(found):
-            raise InputError(f"{path}: holds no codes but {', '.join(list(found)[:8])}; {hint}")
-        codes, bits = found["codes"].read(), int(found["bits"].read())
-        labels = found["labels"].read() if "labels" in found else None
+        if isinstance(loaded, StoredArray):
+            return _checked(path, Codes(loaded.read(), 8 * math.prod(loaded.shape[1:]), None), hint)
+        if not {"codes", "bits"} <= set(loaded):
+            raise InputError(f"{path}: holds no codes but {', '.join(list(loaded)[:8])}; {hint}")
+        codes, bits = loaded["codes"].read(), int(loaded["bits"].read())
+        labels = loaded["labels"].read() if "labels" in loaded else None
         return _checked(path, Codes(codes, bits, labels), hint)
 
 
 def stored_codes(path: str | os.PathLike[str]) -> tuple[StoredArray, int]:
     """Codes in a file that is not read yet, and their length in bits."""
     hint = "make them with: initscope hash encode"
-    found = array_in_file(path, "codes", hint)
+    loaded = array_in_file(path, "codes", hint)
     with reading(path, "a file of codes", hint):
-        codes = found if isinstance(found, StoredArray) else found["codes"]
+        codes = loaded if isinstance(loaded, StoredArray) else loaded["codes"]
         if codes.dtype != np.uint8 or len(codes.shape) != 2 or 0 in codes.shape:
             raise InputError(f"{path} holds {codes.dtype} of shape {codes.shape}, no packed codes; {hint}")
-        return codes, 8 * codes.shape[1] if isinstance(found, StoredArray) else int(found["bits"].read())
+        return codes, 8 * codes.shape[1] if isinstance(loaded, StoredArray) else int(loaded["bits"].read())
 
 
 def _checked(path: str | os.PathLike[str], rows: Codes, hint: str) -> Codes:

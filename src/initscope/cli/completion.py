@@ -14,8 +14,8 @@ def completion(
 ) -> None:
     """Print the script that lets your shell complete commands and options.
 
-    For good: eval "$(initscope completion bash)" in ~/.bashrc; initscope completion zsh > a file _initscope on your
-    fpath; initscope completion fish > ~/.config/fish/completions/initscope.fish.
+    To install it: eval "$(initscope completion bash)" in ~/.bashrc; initscope completion zsh > a file _initscope on
+    your fpath; initscope completion fish > ~/.config/fish/completions/initscope.fish.
     """
     from initscope.cli import app
 

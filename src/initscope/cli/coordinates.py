@@ -1,4 +1,4 @@
-"""``initscope coordinates``: how sizes grow with the width, by theory and after a few steps of the optimizer."""
+"""``initscope coordinates``: how activation scales grow with the width, predicted and after optimizer steps."""
 
 from __future__ import annotations
 
@@ -30,36 +30,37 @@ def coordinates(
     model: Annotated[str, Parameter(help="file.py:factory or package.module:factory, called with a width.")],
     /,
     *,
-    widths: Annotated[str, Parameter(help="Widths, or of a configuration factors, joined by commas: 64,128,256,512.")],
+    widths: Annotated[str, Parameter(help="Comma-separated widths, or factors for a configuration: 64,128,256,512.")],
     depths: Annotated[
         str | None,
-        Parameter(help="Depths too, given to the factory as depth=, or of a configuration factors: 2,4,8."),
+        Parameter(help="Also depths, passed to the factory as depth=, or factors for a configuration: 2,4,8."),
     ] = None,
     measured: Annotated[
-        bool, Parameter(negative="", help="Of a configuration: build copies at these widths too, and take the steps.")
+        bool,
+        Parameter(
+            negative="", help="For a configuration: also build models at these widths and train them for the steps."
+        ),
     ] = False,
     set: Annotated[
         tuple[str, ...],
-        Parameter(consume_multiple=False, help="Of a configuration: NAME=VALUE to change in it."),
+        Parameter(consume_multiple=False, help="For a configuration: NAME=VALUE to change an entry."),
     ] = (),
     data: Annotated[str | None, Parameter(help="text, text:FILE, or an array file; default: text.")] = None,
-    input_shape: Annotated[str | None, Parameter(help="Instead of data: Gaussian inputs of this shape.")] = None,
-    tokens: Annotated[Whole, Parameter(help="Tokens of a passage of text.")] = 32,
-    samples: Annotated[Whole, Parameter(help="Samples of the one batch.")] = 16,
-    steps: Annotated[Whole, Parameter(help="Steps of the optimizer; 0: initialization alone.")] = 5,
+    input_shape: Annotated[str | None, Parameter(help="Use Gaussian inputs of this shape instead of data.")] = None,
+    tokens: Annotated[Whole, Parameter(help="Number of tokens per sequence of text.")] = 32,
+    samples: Annotated[Whole, Parameter(help="Number of samples in the batch.")] = 16,
+    steps: Annotated[Whole, Parameter(help="Number of optimizer steps; 0 checks only the initialization.")] = 5,
     optimizer: Annotated[
         str | None, Parameter(help="file.py:function, called with the model; default: Adam in μP.")
     ] = None,
-    tolerance: Annotated[float, Parameter(help="Exponents up to this pass.")] = 0.2,
+    tolerance: Annotated[float, Parameter(help="Largest exponent, in absolute value, that passes.")] = 0.2,
     seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     format: Format = "table",
-    out: Annotated[
-        Path | None, Parameter(group=OUTPUT, help="Write a picture to this .png, .svg or .pdf file.")
-    ] = None,
+    out: Annotated[Path | None, Parameter(group=OUTPUT, help="Write a figure to this .png, .svg or .pdf file.")] = None,
 ) -> None:
-    """Check that sizes do not depend on the width: exponents by theory, and after steps of the optimizer.
+    """Coordinate check: exponents of activation scales against the width, predicted and after optimizer steps.
 
-    Exit code 1 where they do.
+    Exits with code 1 if scales depend on the width.
     """
     from initscope.scaling import coordinates, depth_coordinates
 
@@ -68,14 +69,14 @@ def coordinates(
     ask_of(model=model, data=None if input_shape else data or "text", seed=seed)
     if is_configuration(model):
         if out is not None and not measured:
-            raise InputError(f"--out {out}: the picture is of drawn copies of a configuration; give --measured too")
+            raise InputError(f"--out {out}: the figure shows measured models of a configuration; add --measured")
         changes = dict(map(change, set))
         if format == "table" or not measured:
             _of_configuration(model, changes, sizes, depths, tokens, format)
         if measured:
             x = _inputs(data, input_shape, tokens, samples, seed)
-            found = _copies(model, changes, sizes, x, steps=steps, tolerance=tolerance, seed=seed)
-            _told([(found, "width of drawn copies")], format, out)
+            result = _copies(model, changes, sizes, x, steps=steps, tolerance=tolerance, seed=seed)
+            _show_checks([(result, "width of drawn copies")], format, out)
         return
     if set or measured:
         raise InputError(f"--set and --measured are for configurations; {model} is a factory")
@@ -92,7 +93,7 @@ def coordinates(
             factory = functools.partial(factory, depth=min(blocks))
         if depths is None or format == "table":  # programs get one of them
             checks.insert(0, (coordinates(factory, x, widths=whole, **options), "width"))
-    _told(checks, format, out)
+    _show_checks(checks, format, out)
 
 
 _WORDS = {
@@ -103,8 +104,8 @@ _WORDS = {
 }
 
 
-def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Format, out: Path | None) -> None:
-    """Tables, findings and the picture of checks."""
+def _show_checks(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Format, out: Path | None) -> None:
+    """Print tables and findings of checks and write the figure."""
     from initscope.results import panels
 
     for check, size in checks:
@@ -114,11 +115,11 @@ def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Fo
             )
         else:
             emit(check, format)
-        for finding in check.findings or (f"sizes do not depend on the {size}",):
+        for finding in check.findings or (f"scales do not depend on the {size}",):
             say(finding)
     if out is not None:
         panels(*(check.plot for check, _ in checks)).savefig(out)
-        say(f"picture: {out}")
+        say(f"figure: {out}")
     if not all(check.passes for check, _ in checks):
         raise SystemExit(1)
 
@@ -168,8 +169,8 @@ def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed
     if shape is not None:
         return torch.randn(samples, *parse_shape(shape), generator=torch_generator(seed, "inputs"))
     spec = data or "text"
-    found = load_any(spec, size=tokens if spec.startswith("text") else None, limit=samples)
-    return torch.from_numpy(found.images[:samples])
+    result = load_any(spec, size=tokens if spec.startswith("text") else None, limit=samples)
+    return torch.from_numpy(result.images[:samples])
 
 
 def _of_configuration(

@@ -18,20 +18,20 @@ __all__ = ["demo"]
 
 def demo(
     *,
-    out: Annotated[Path, Parameter(group=OUTPUT, help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, Parameter(group=OUTPUT, help="HTML file to write.")] = Path("report.html"),
     depth: Annotated[Whole, Parameter(help="Number of layers: each a 3×3 convolution and a ReLU.")] = 12,
     width: Annotated[Whole, Parameter(help="Number of filters of each layer.")] = 96,
-    crop: Annotated[Whole, Parameter(help="Side of the photographs' crops in pixels.")] = 32,
+    crop: Annotated[Whole, Parameter(help="Side of the crops in pixels.")] = 32,
     crops: Annotated[Whole, Parameter(help="Number of crops.")] = 20,
     pairs: Annotated[Whole, Parameter(help="Number of pairs of crops.")] = 40,
-    draws: Annotated[Whole, Parameter(help="How often the weights are drawn.")] = 8,
+    draws: Annotated[Whole, Parameter(help="Number of draws of the weights.")] = 8,
     seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     figure: Annotated[
-        Path | None, Parameter(group=OUTPUT, help="Write the picture of the angles to this .png, .svg or .pdf.")
+        Path | None, Parameter(group=OUTPUT, help="Write the figure of the angles to this .png, .svg or .pdf file.")
     ] = None,
     format: Format = "table",
 ) -> None:
-    """Show what a deep CNN does to real photographs: no data, no model needed."""
+    """Show what a deep CNN does to photographs at initialization; needs no data and no model."""
     from initscope.reproductions.photographs import photographs
 
     check_suffix(out, "--out", (".html", ".htm"))
@@ -57,5 +57,5 @@ def demo(
         facts=shown.facts,
         images=(shown.x, shown.y),
         advice=shown.meaning,
-        all_of_them="the page has them all",
+        how_to_see_all="the page has them all",
     )

@@ -1,4 +1,4 @@
-"""``initscope flatness``: what one random layer can change in the cosines of your images, and images of one colour."""
+"""``initscope flatness``: bounds on the change of cosines of images by one random layer, and monochrome images."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def flatness(
     source: DataSource | None = None,
     *,
     kernel_size: Annotated[Whole, Parameter(help="Side of the filter.")] = 3,
-    outliers: Annotated[bool, Parameter(help="List the images of nearly one colour, the purest first.")] = False,
+    outliers: Annotated[bool, Parameter(help="List the nearly monochrome images, the purest first.")] = False,
     below: Annotated[
-        float | None, Parameter(help="With --outliers: the share of grey under which an image counts; default: 2/3.")
+        float | None, Parameter(help="With --outliers: list images with a gray share below this; default: 2/3.")
     ] = None,
     format: Format = "table",
 ) -> None:
-    """Tell how flat the patches of your images are, how far one layer can move their cosines, or which are one colour.
+    """Bound the change of cosines by one layer from the flatness of image patches, or list monochrome images.
 
-    The bounds hold for ReLU, Gaussian filters of He scale, cyclic convolution with stride 1.
+    The bounds hold for ReLU, Gaussian filters of He scale, and circular convolution with stride 1.
     """
     from initscope.data import file_names
     from initscope.theory.images import data_flatness, monochromatic_outliers
@@ -46,6 +46,9 @@ def flatness(
     spec = source.data or DEFAULT_DATA
     folder = data.name == spec and Path(spec).is_dir()
     names = file_names(spec, limit=source.limit) if folder else ()
-    found = monochromatic_outliers(data.images, below=below, names=names)
-    emit(found, format, title=f"{data.name}: images of nearly one colour")
-    say(f"{len(found.outliers)} of {found.images} images have less than {found.below:.3g} of their energy in grey")
+    outlying = monochromatic_outliers(data.images, below=below, names=names)
+    emit(outlying, format, title=f"{data.name}: nearly monochrome images")
+    say(
+        f"{len(outlying.outliers)} of {outlying.images} images have less than "
+        f"{outlying.below:.3g} of their energy in gray"
+    )

@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 app = App(
     name="hash",
-    help="Binary codes that keep similarity: fit a hash to data, encode data with it.",
+    help="Fit a hash to data and encode data as binary codes that preserve similarity.",
     help_epilogue=examples("hash"),
     group_parameters=WORK,
 )

@@ -1,4 +1,4 @@
-"""``initscope injectivity``: thresholds and probabilities of random layers, a verdict on a layer, a proof checked."""
+"""``initscope injectivity``: thresholds and probabilities of random layers, decisions with proofs, verification."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["app"]
 
 app = App(
     name="injectivity",
-    help="When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
+    help="Decide whether a ReLU layer is injective, with proof; thresholds and probabilities for random layers.",
     help_epilogue=examples("injectivity"),
     group_parameters=WORK,
 )
@@ -30,7 +30,7 @@ app = App(
 
 @app.command(help_epilogue=examples("injectivity thresholds"))
 def thresholds(*, format: Format = "table") -> None:
-    """Expansivity thresholds of a random ReLU layer by every method, with error bars.
+    """Show the expansivity thresholds of a random ReLU layer by every method, with error bars.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def probability(
     seed: Seed = 0,
     format: Format = "table",
 ) -> None:
-    """Probability that a Gaussian ReLU layer of this size is injective: exact, simulated or asymptotic.
+    """Compute the probability that a Gaussian ReLU layer of this size is injective: exact, simulated or asymptotic.
 
     Parameters
     ----------

@@ -14,18 +14,16 @@ from initscope._utils.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
-from initscope.cli._output import emit, print_sentence, print_table, say, user_code
+from initscope.cli._output import emit, say, terminal_width, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
 from initscope.cli._training import TrainingOptions
-from initscope.cli.predict_measure import Depth, Law, Model, Page, check_depth
+from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
 from initscope.errors import InputError
-from initscope.results import counted, printable
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from initscope.inspection import Fix, Report
-    from initscope.inspection.instruments import Trial
+    from initscope.inspection import Report
 
 __all__ = ["inspect"]
 
@@ -36,24 +34,6 @@ ReportFormat = Annotated[
         help="table for people, json or csv for programs (every op), md for pull requests and assistants.",
     ),
 ]
-_SHORT = {
-    "layer": "layer",
-    "finding": "finding",
-    "angle predicted": "angle ° predicted",
-    "angle measured": "angle ° measured",
-    "rms ratio measured": "scale",
-    "token cosine predicted": "token cosine predicted",
-    "token cosine measured": "token cosine measured",
-    "attention entropy predicted": "entropy predicted",
-    "attention entropy measured": "entropy measured",
-    "gradient over last predicted": "gradient predicted",
-    "gradient over last": "gradient measured",
-    "dead fraction": "dead",
-    "saturated fraction": "saturated",
-    "effective rank": "rank",
-    "status": "status",
-}
-"""Columns that fit a terminal, and their names there; the page and the other formats have all."""
 
 
 @Parameter(name="*", group=WORK)
@@ -62,7 +42,7 @@ class InspectOptions:
     """What `inspect` computes in addition to the measurement."""
 
     draws: Annotated[Whole, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
-    initializer: Law = "present"
+    initializer: InitializerName = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
     prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
@@ -84,6 +64,7 @@ class InspectOutput:
     apply: Annotated[Path | None, Parameter(help="Write the state dict after the suggested fix to this .pt file.")] = (
         None
     )
+    verbose: Annotated[bool, Parameter(help="Print every finding, the whole table and all alternatives.")] = False
     depth: Depth = None
     format: ReportFormat = "table"
     out: Page = None
@@ -159,90 +140,20 @@ def _show(report: Report, output: InspectOutput) -> None:
         report.to_html(output.out)
         say(f"page: {output.out}")
     if output.format == "table":
-        _print(report, output.depth)
+        _print(report, output)
     elif output.format == "md":
         print(report.to_markdown(), end="")
     else:
         emit(report, output.format)
 
 
-def _print(report: Report, depth: int | None) -> None:
-    """What limits the findings, the blocks, errors and warnings with their fixes, and what was not checked."""
-    from initscope.inspection.page import table_texts
-    from initscope.inspection.report import NOT_ASKED
-    from initscope.rendering.table import WORDS, notes_told
+def _print(report: Report, output: InspectOutput) -> None:
+    """Print the report, as wide as the terminal; a file or a pipe gets every sentence on one line."""
+    from initscope.inspection.terminal import report_lines
 
-    for caution in report.cautions:
-        print_sentence(f"caution: {caution}")
-    shown = {name: short for name, short in _SHORT.items() if name != "status" or report.prediction is not None}
-    texts, folded = table_texts(report, depth)
-    rows = [{shown[name]: text for name, text in row.items() if name in shown} for row in texts]
-    below = notes_told({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
-    print_table(
-        rows,
-        title=report.title,
-        keep=("finding", "angle ° measured"),
-        below=[*[folded] * bool(folded), *below],
-        words=WORDS,
-    )
-    if report.facts.loss_name:
-        print_sentence(f"loss: {report.facts.loss_name}")
-    if report.trial is not None and report.trial.losses:
-        print_sentence(_trial_line(report.trial))
-    for finding in (*report.errors, *report.warnings):
-        after = f" Follows from {finding.caused_by}." if finding.caused_by else ""
-        print_sentence(f"{finding.level}: {finding.code} {finding.name}: {finding.message}{after}")
-        if finding.fix is not None and not finding.caused_by and finding.fix != report.fix:
-            _print_fix("  fix", finding.fix)
-    if report.errors or report.warnings:
-        _print_alternatives(report)
-    if report.fix is not None:
-        _print_fix("suggested fix", report.fix)
-    print_sentence(f"{report.title}: {report.headline}")
-
-
-def _trial_line(trial: Trial) -> str:
-    """The trial in one line."""
-    rate = "" if trial.rate is None else f", rate {trial.rate:.2g}"
-    ends = f"loss {trial.losses[0]:.3g} → {trial.losses[-1]:.3g} in {counted(len(trial.losses), 'step')}"
-    return f"trial: {trial.outcome}: {ends} ({trial.optimizer}{rate}, {counted(trial.samples, 'sample')})"
-
-
-def _print_fix(what: str, fix: Fix) -> None:
-    """One fix: its line to type or its advice, and what the trial showed."""
-    ties = "; a tie with others" if fix.tie else ""
-    if fix.code:
-        _line(f"{what}: {fix.code}  # {fix.outcome}{ties}")
-    else:
-        print_sentence(f"{what}: {fix.advice} ({fix.outcome}{ties})")
-
-
-def _print_alternatives(report: Report) -> None:
-    """What was tried on a network that has a problem."""
-    from initscope.rendering.table import notes_told
-
-    open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
-    if lossy := len(report.expansivity) - len(open_question):
-        layers = counted(lossy, "ReLU layer")
-        print_sentence(f"{layers} with fewer than two outputs per input: their inputs cannot be recovered")
-    if open_question:
-        print_table(open_question, title="Can the input of these ReLU layers be recovered?")
-    if report.what_if is not None and report.what_if.untried:
-        print_sentence(report.what_if.untried)
-    elif report.what_if is not None:
-        print_table(
-            report.what_if.summary(),
-            title="Alternatives that were tried, best first",
-            keep=("score", "findings of samples"),
-        )
-        print_sentence(report.what_if.score_is)
-        for line in notes_told(report.what_if.skipped):
-            print_sentence(f"not tried: {line}")
-
-
-def _line(text: str) -> None:
-    """What may be typed or copied: not wrapped."""
-    print(printable(text))
+    width = terminal_width()
+    for line in report_lines(report, width, verbose=output.verbose, depth=output.depth):
+        print(line)
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
@@ -253,17 +164,18 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
     import torch
 
     from initscope._utils.files import atomic_path
-    from initscope._utils.randomness import torch_generator
-    from initscope.graph.borrowing import copy_of
+    from initscope.inspection.applying import with_fix
 
     fix = report.fix
+    if not report.errors and not report.warnings:
+        return "no problems were found, so that there is nothing to fix"
     if fix is None:
-        return (report.what_if.untried if report.what_if is not None else "") or "there is no fix to apply"
-    if fix.law is None:
-        return f"the suggested fix changes more than weights: {fix.advice}"
+        return (report.what_if.untried if report.what_if is not None else "") or "no fix was seen to help"
     with user_code():
-        redrawn = fix.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
-        state = redrawn.state_dict()
+        fixed = with_fix(model, fix, seed)
+    if fixed is None:
+        return f"the suggested fix changes more than weights: {fix.advice}"
+    state = fixed.state_dict()
     packed = io.BytesIO()  # torch's own writing to a file reports a full disk by an error without a reason
     torch.save(state, packed)
     with atomic_path(path) as temporary:

@@ -1,4 +1,4 @@
-"""``initscope invert`` and ``initscope discriminate``: pictures back from layers, and deciding without them."""
+"""``initscope invert`` and ``initscope discriminate``: inversion of layers, and compressed classification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["discriminate", "invert"]
 
-NORMALISATIONS: dict[str, tuple[Any, Any]] = {
+NORMALIZATIONS: dict[str, tuple[Any, Any]] = {
     "none": (0.0, 1.0),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
@@ -36,26 +36,26 @@ def invert(
     ] = None,
     weights: Annotated[Path | None, Parameter(help="State dict: .pt, .pth or .npz.")] = None,
     size: Annotated[Whole, Parameter(help="Side to which photographs are cropped and resized.")] = 64,
-    normalize: Annotated[str, Parameter(help="What the network expects: none or imagenet.")] = "none",
-    iterations: Annotated[Whole, Parameter(help="Most iterations of the solver for each picture.")] = 200,
+    normalize: Annotated[str, Parameter(help="Normalization that the network expects: none or imagenet.")] = "none",
+    iterations: Annotated[Whole, Parameter(help="Maximum number of solver iterations per image.")] = 200,
     smoothness: Annotated[float, Parameter(help="Weight of the total variation in the descent.")] = 0.001,
     seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     format: Format = "table",
     out: Page = None,
 ) -> None:
-    """Show what layers of a network still know of a photograph: invert their outputs."""
+    """Show what the layers of a network preserve of a photograph, by inverting their outputs."""
     from initscope.invert import invert_layers
     from initscope.models import load_model
 
     check_suffix(out, "--out", (".html", ".htm"))
-    if normalize not in NORMALISATIONS:
-        raise InputError(f"--normalize {normalize!r} must be one of {', '.join(NORMALISATIONS)}")
-    photos = _photographs(input, check_count("size", size, least=3, hint="pictures are compared in windows of 3 to 7"))
-    mean, std = NORMALISATIONS[normalize]
+    if normalize not in NORMALIZATIONS:
+        raise InputError(f"--normalize {normalize!r} must be one of {', '.join(NORMALIZATIONS)}")
+    photos = _photographs(input, check_count("size", size, least=3, hint="images are compared in windows of 3 to 7"))
+    mean, std = NORMALIZATIONS[normalize]
     with user_code():
         built = load_model(model, weights=weights, input_shape=photos.shape, seed=seed)
         ask_of(model=model, weights=weights and str(weights), data=str(input or photos.name), seed=seed)
-        found = invert_layers(
+        result = invert_layers(
             built,
             photos.images,
             layer or _last_layers(built),
@@ -68,20 +68,20 @@ def invert(
             title=f"What layers of {model} still know",
         )
     if out is not None:
-        found.to_html(out)
+        result.to_html(out)
         say(f"page: {out}")
     if format == "table":
         words = {
-            "dB": "of the inverted photograph, the more the better",
-            "SSIM": "structural similarity, 1: the same picture",
+            "dB": "of the inverted photograph; higher is better",
+            "SSIM": "structural similarity; 1: the same image",
             "residual": "of the layer's output, relative",
             "±": "standard error over the photographs",
         }
-        print_table(found.summary(), title=found.title, words=words)
-        for note in found.notes():
+        print_table(result.summary(), title=result.title, words=words)
+        for note in result.notes():
             say(note)
     else:
-        emit(found, format)
+        emit(result, format)
 
 
 def _photographs(path: Path | None, size: int) -> ImageSet:
@@ -114,15 +114,15 @@ def _last_layers(model: object) -> list[str]:
 def discriminate(
     *,
     source: DataSource | None = None,
-    ratios: Annotated[str, Parameter(help="Pixels per measurement, joined by commas.")] = "2,4,8,16,32",
-    reconstruct: Annotated[Whole, Parameter(help="Images to reconstruct at each ratio.")] = 4,
-    epochs: Annotated[Whole, Parameter(help="Passes of training of the CNN; 0: none.")] = 8,
+    ratios: Annotated[str, Parameter(help="Comma-separated numbers of pixels per measurement.")] = "2,4,8,16,32",
+    reconstruct: Annotated[Whole, Parameter(help="Number of images to reconstruct at each ratio.")] = 4,
+    epochs: Annotated[Whole, Parameter(help="Training epochs of the CNN; 0 trains none.")] = 8,
     figure: Annotated[
-        Path | None, Parameter(group=OUTPUT, help="Write the picture to this .png, .svg or .pdf.")
+        Path | None, Parameter(group=OUTPUT, help="Write the figure to this .png, .svg or .pdf file.")
     ] = None,
     format: Format = "table",
 ) -> None:
-    """Show how far measurements can be cut before classification, and before reconstruction, breaks."""
+    """Show with how few measurements classification and reconstruction still work."""
     from initscope.invert import discriminate as run
 
     check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))
@@ -133,9 +133,9 @@ def discriminate(
     source = source or DataSource()
     data = load_data(source if source.data is not None else DataSource(data="digits", limit=source.limit))
     if data.labels is None:
-        raise InputError(f"{data.name} has no labels, so there is nothing to decide; give labeled data, such as digits")
+        raise InputError(f"{data.name} has no labels, which classification needs; give labeled data, such as digits")
     with user_code():
-        found = run(data.images, data.labels, wanted, reconstruct=reconstruct, epochs=epochs, seed=source.seed,
+        result = run(data.images, data.labels, wanted, reconstruct=reconstruct, epochs=epochs, seed=source.seed,
                     name=data.name, progress=say)  # fmt: skip
     words = {
         "ratio": "pixels for each measurement",
@@ -144,7 +144,7 @@ def discriminate(
         "psnr": "of the reconstruction, in dB",
         "±": "standard error",
     }
-    title = f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}"
-    emit(found, format, title=title, words=words)
+    title = f"{result.name}: accuracy from all pixels {result.full:.3f} ± {result.full_se:.3f}"
+    emit(result, format, title=title, words=words)
     if figure is not None:
-        save_figure(found.plot(), figure)
+        save_figure(result.plot(), figure)

@@ -17,7 +17,7 @@ from initscope.errors import InputError
 __all__ = ["kernel"]
 
 _MOST = 20_000
-_ROWS = 512  # of a block, if nobody says how many
+_ROWS = 512  # default size of a block
 
 
 def kernel(
@@ -27,18 +27,17 @@ def kernel(
     out: Annotated[Path, Parameter(group=OUTPUT, help="File for the matrix, .npy.")],
     source: ModelSource | None = None,
     kind: Annotated[
-        Literal["nngp", "ntk"], Parameter(group=WORK, help="Covariances, or inner products of gradients.")
+        Literal["nngp", "ntk"], Parameter(group=WORK, help="Covariances (nngp) or inner products of gradients (ntk).")
     ] = "nngp",
     blocks: BlockOptions | None = None,
     cosines: Annotated[
-        bool, Parameter(group=WORK, help="Divide by the diagonal; otherwise inner products per unit.")
+        bool, Parameter(group=WORK, help="Divide by the diagonal; otherwise print inner products per unit.")
     ] = True,
-    format: Annotated[Literal["table", "json"], Parameter(group=OUTPUT, help="How to print what was found.")] = "table",
+    format: Annotated[Literal["table", "json"], Parameter(group=OUTPUT, help="Output format.")] = "table",
 ) -> None:
-    """Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.
+    """Compute the expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.
 
-    Where the data has labels, the accuracy of a Gaussian process with this kernel is printed too, each image told from
-    all others.
+    If the data have labels, the leave-one-out accuracy of a Gaussian process with this kernel is printed as well.
     """
     import numpy as np
 
@@ -60,14 +59,14 @@ def kernel(
     check_space(out, np.dtype(float).itemsize * len(data) ** 2)
     with user_code():
         built = build_model(model, source, data.shape).eval()
-        found, error = initscope.kernel(
+        result, error = initscope.kernel(
             built, data.images, kind=kind, normalize=cosines, seed=source.seed, return_error=True
         )
     with atomic_path(out) as path, path.open("wb") as file:
-        np.save(file, found)
-    off = found[np.triu_indices(len(found), 1)]
+        np.save(file, result)
+    off = result[np.triu_indices(len(result), 1)]
     summary = {
-        "images": len(found),
+        "images": len(result),
         "kind": kind,
         "least": float(off.min()) if len(off) else None,
         "mean": float(off.mean()) if len(off) else None,
@@ -75,7 +74,7 @@ def kernel(
         "largest error": float(error.max()),
     }
     if data.labels is not None and len(set(data.labels.tolist())) > 1:
-        summary["accuracy"], summary["noise"] = left_out_accuracy(found, data.labels)
+        summary["accuracy"], summary["noise"] = left_out_accuracy(result, data.labels)
     _show(summary, format, data.name)
     say(f"matrix: {out}")
 

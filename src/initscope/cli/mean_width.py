@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 app = App(
     name="mean-width",
-    help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
+    help="Estimate the Gaussian mean width and intrinsic dimension of data, also after each layer of a model.",
     help_epilogue=examples("mean-width"),
     group_parameters=WORK,
 )
@@ -59,7 +59,7 @@ def mean_width(
         with user_code():
             built = build_model(model, source, data.shape)
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
-        _tell(widths, format, data.name)
+        _show(widths, format, data.name)
     say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")
 
 
@@ -74,13 +74,13 @@ def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, dr
         return
     with user_code():
         named = named_model(model, source.weights, parts.shape, source.seed)
-        found = layer_widths_of_blocks(named, parts, **common)
+        widths_by_layer = layer_widths_of_blocks(named, parts, **common)
     ask_of(model=model, weights=source.weights)
-    _tell(found, format, parts.name)
+    _show(widths_by_layer, format, parts.name)
 
 
-def _tell(widths: LayerWidths, format: Format, data: str) -> None:
-    """Every layer's width, for people under the name that it has elsewhere: layer 11 (Linear)."""
+def _show(widths: LayerWidths, format: Format, data: str) -> None:
+    """Every layer's width, for people with the kind next to its name: module 11 (Linear)."""
     from initscope.geometry import Row
 
     if format != "table":

@@ -26,13 +26,13 @@ __all__ = ["app"]
 
 app = App(
     name="plan",
-    help="How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
+    help="Plan widths, depths, numbers of filters, dimensions and bits, by bounds and exact answers.",
     help_epilogue=examples("plan"),
     group_parameters=WORK,
 )
 checks = App(
     name="check",
-    help="Draw what a planner answers, many times, and count the failures beside the promise.",
+    help="Simulate the answer of a planner many times and compare the failure rate with the promised one.",
     help_epilogue=examples("plan check"),
     group_parameters=WORK,
 )
@@ -64,15 +64,15 @@ class Trials:
     """Options of plan check."""
 
     answer: str | None = None
-    """Which answer to draw, such as paper; default: the planner's best."""
+    """Answer to simulate, such as paper; default: the best one."""
     trials: Whole = 2000
-    """Networks, layers or codes to draw."""
+    """Number of networks, layers or codes to simulate."""
     check_seed: Seed = 0
-    """Seed of the draws."""
+    """Seed of the simulation."""
 
 
 def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., None]:
-    """The command that runs ``planner``, or draws its answer."""
+    """Return the command that runs ``planner``, or simulates its answer."""
     takes_images = set(_IMAGES) <= set(inspect.signature(planner).parameters)
 
     def run(source: DataSource | None = None, trials: Trials | None = None, **options: Any) -> None:
@@ -87,12 +87,17 @@ def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., Non
             _show(result, format)
             return
         trials = trials or Trials()
-        found = plan.check(
+        checked_plan = plan.check(
             result, answer=trials.answer, trials=trials.trials, seed=trials.check_seed, images=images or None
         )
         if not takes_images:
             ask_of(seed=trials.check_seed)
-        emit(found, format, title=f"plan check {found.planner}: the answer {found.answer!r}", words=_CHECKED)
+        emit(
+            checked_plan,
+            format,
+            title=f"plan check {checked_plan.planner}: the answer {checked_plan.answer!r}",
+            words=_CHECKED,
+        )
 
     options = _options(planner, leave=_FROM_DATA if takes_images else ())
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -119,7 +124,7 @@ def _show(result: Result, format: Format) -> None:
 
 
 def _options(planner: Callable[..., Any], leave: tuple[str, ...]) -> list[inspect.Parameter]:
-    """The arguments of ``planner`` as options, all by name, with the help of its docstring."""
+    """Return the arguments of ``planner`` as named options, with help texts from its docstring."""
     kinds, texts = get_type_hints(planner), _parameter_texts(planner)
     options = []
     for name, argument in inspect.signature(planner).parameters.items():
@@ -146,10 +151,10 @@ def _option_kind(kind: Any) -> Any:
 def _parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
     """Parameter → text, from the section Parameters of a NumPy docstring, without its markup."""
     section = inspect.getdoc(function).split("Parameters\n----------\n")[1].split("\n\n")[0]  # type: ignore[union-attr]
-    found: dict[str, str] = {}
+    checked_plan: dict[str, str] = {}
     for names, text in re.findall(r"^(\w[\w, ]*)\n((?:    .*\n?)+)", section, flags=re.MULTILINE):
-        found |= dict.fromkeys(names.split(", "), _without_markup(" ".join(text.split())))
-    return found
+        checked_plan |= dict.fromkeys(names.split(", "), _without_markup(" ".join(text.split())))
+    return checked_plan
 
 
 def _without_markup(text: str) -> str:

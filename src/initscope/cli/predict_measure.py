@@ -21,30 +21,32 @@ from initscope.initializers import LAWS, named
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
 
-__all__ = ["Depth", "Law", "Model", "Page", "check_depth", "measure", "predict"]
+__all__ = ["Depth", "InitializerName", "Model", "Page", "check_depth", "measure", "predict"]
 
 Model = Annotated[
     str,
     Parameter(
         group=MODEL,
         help="package.module:factory or file.py:factory, whose code is run; an architecture: 'conv3x3x64-relu*12'; "
-        "hf:NAME_OR_CONFIG of transformers or timm:NAME, where they are installed (weights are drawn, not fetched).",
+        "hf:NAME_OR_CONFIG of transformers or timm:NAME, if installed (weights are initialized, not downloaded).",
     ),
 ]
 if TYPE_CHECKING:
-    Law = str
-else:  # the names stand in one place, which a type checker cannot read
-    Law = Annotated[
+    InitializerName = str
+else:  # the names come from a dict, which a type checker cannot read
+    InitializerName = Annotated[
         Literal[tuple(LAWS)],
-        Parameter(group=WORK, help="Law of the weights; present: that of the model's own weights."),
+        Parameter(
+            group=WORK, help="Initializer of the weights; present: the distribution of the weights of the model."
+        ),
     ]
 Depth = Annotated[
     Whole | None,
     Parameter(
-        group=OUTPUT, help="Fold the table to paths of so many modules; 0: every step; default: blocks, and few lines."
+        group=OUTPUT, help="Fold the table to module paths of this length; 0: every op; default: blocks, few lines."
     ),
 ]
-Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and pictures to this .html file.")]
+Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and figures to this .html file.")]
 
 
 def check_depth(depth: int | None) -> None:
@@ -56,13 +58,13 @@ def check_depth(depth: int | None) -> None:
 @Parameter(name="*", group=WORK)
 @dataclass(frozen=True, kw_only=True)
 class GeometryOptions:
-    """What `predict` and `measure` are asked beside model and data."""
+    """Options of `predict` and `measure` in addition to model and data."""
 
-    initializer: Law = "present"
+    initializer: InitializerName = "present"
     depth: Depth = None
     format: Format = "table"
     pairs_out: Annotated[
-        Path | None, Parameter(group=OUTPUT, help="Write every pair's own numbers to this .json or .csv file.")
+        Path | None, Parameter(group=OUTPUT, help="Write the numbers of every pair to this .json or .csv file.")
     ] = None
     out: Page = None
 
@@ -79,22 +81,22 @@ def predict(
     *,
     source: ModelSource | None = None,
     configuration: ConfigurationOptions | None = None,
-    gradients: Annotated[bool, Parameter(group=WORK, help="Predict the gradients of the weights too.")] = True,
+    gradients: Annotated[bool, Parameter(group=WORK, help="Also predict the gradients of the weights.")] = True,
     options: GeometryOptions | None = None,
 ) -> None:
-    """Predict angles and norms of pairs after every layer, from theory alone.
+    """Predict angles and norms of pairs after every layer from theory, without running the model.
 
-    MODEL may also be a Hugging Face config.json, or hf:LlamaConfig: then no weights are needed, whatever the size.
+    MODEL may also be a Hugging Face config.json, or hf:LlamaConfig: models of any size then need no weights.
     """
     from initscope import predict
     from initscope.geometry import Comparison
 
     if is_configuration(model):
-        told = options or GeometryOptions()
+        requested = options or GeometryOptions()
         text = None if source is None else source.data
         if source is not None and (replace(source, data=None) != ModelSource() or not (text is None or is_text(text))):
             raise InputError(f"{model} is a configuration: it takes --data text, no other data, weights or shapes")
-        show_configuration(model, configuration or ConfigurationOptions(), told.format, told.out, text)
+        show_configuration(model, configuration or ConfigurationOptions(), requested.format, requested.out, text)
         return
     if configuration is not None and configuration != ConfigurationOptions():
         raise InputError(f"--tokens, --set and --compare are for configurations; {model} is a model")
@@ -112,21 +114,23 @@ def measure(
     *,
     source: ModelSource | None = None,
     draws: Annotated[
-        Whole, Parameter(group=WORK, help="Draws of the weights; 0 runs the weights that the model has.")
+        Whole, Parameter(group=WORK, help="Number of draws of the weights; 0 uses the given weights.")
     ] = 8,
     options: GeometryOptions | None = None,
 ) -> None:
-    """Measure angles and norms of pairs after every layer: run the model, with the prediction beside it."""
+    """Measure angles and norms of pairs after every layer by running the model, and compare with the prediction."""
     from initscope import measure, predict
     from initscope.geometry import Comparison
 
     check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     source, options, built = _load(model, source, options)
-    law = named(options.initializer)
+    initializer = named(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
     with user_code():
-        prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
-        measurement = measure(built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed)
+        prediction = (
+            None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, initializer)
+        )
+        measurement = measure(built.model, built.x, built.y, initializer=initializer, draws=draws, seed=source.seed)
     _finish(Comparison(prediction, measurement), model, built, source, options)
 
 
@@ -161,7 +165,7 @@ def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSou
     facts = {
         "model": model,
         "weights": source.weights,
-        "law of the weights": options.initializer,
+        "initializer": options.initializer,
         "data": "independent Gaussian inputs" if gaussian else source.data or DEFAULT_DATA,
         "shape of an input": " × ".join(map(str, built.x.shape[1:])),
         "values": source.normalize,

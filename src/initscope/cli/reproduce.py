@@ -1,4 +1,4 @@
-"""``initscope reproduce``: figures, tables and statements of the sources, run and set beside what was published."""
+"""``initscope reproduce``: reproductions of figures, tables and statements of the sources."""
 
 from __future__ import annotations
 
@@ -17,40 +17,44 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    *ids: Annotated[str, Parameter(help="Names of exhibits, as --list shows them, or statements: 'cnn theorem 3'.")],
-    list: Annotated[bool, Parameter(negative="", help="List the exhibits and run none.")] = False,
-    all: Annotated[bool, Parameter(negative="", help="Run all exhibits.")] = False,
+    *ids: Annotated[
+        str, Parameter(help="Names of reproductions, as --list shows them, or statements: 'cnn theorem 3'.")
+    ],
+    list: Annotated[bool, Parameter(negative="", help="List the reproductions without running them.")] = False,
+    all: Annotated[bool, Parameter(negative="", help="Run all reproductions.")] = False,
     scale: Annotated[
         Literal["small", "full"], Parameter(help="small: seconds each, bundled data; full: the published sizes.")
     ] = "small",
-    out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the pictures.")] = Path(
+    out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the figures.")] = Path(
         "gallery"
     ),
-    again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
-    workers: Annotated[Whole, Parameter(help="Processes that run exhibits.")] = 1,
+    again: Annotated[bool, Parameter(negative="", help="Also run reproductions that the folder already has.")] = False,
+    workers: Annotated[Whole, Parameter(help="Number of processes.")] = 1,
     format: Format = "table",
 ) -> None:
-    """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""
-    from initscope.reproductions import all_exhibits, gallery
+    """Reproduce figures, tables and statements of the sources, and compare with the published numbers on one page."""
+    from initscope.reproductions import all_reproductions, gallery
+    from initscope.reproductions.protocol import full_scale_status
 
     if list:
-        _list([declared.describe() for declared in all_exhibits().values()], format)
+        described = [declared.describe() for declared in all_reproductions().values()]
+        _list([entry | {"full_scale": full_scale_status(str(entry["id"]))} for entry in described], format)
         return
     if all == bool(ids):
         raise InputError(
-            "name some exhibits or give --all, not both; initscope reproduce --list shows their names"
+            "name some reproductions or give --all, not both; initscope reproduce --list shows their names"
             if all
-            else "no exhibit is named; initscope reproduce --list shows their names, --all runs all of them"
+            else "no reproduction is named; initscope reproduce --list shows their names, --all runs all of them"
         )
-    found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
+    results = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
         versions = {"versions": provenance()["versions"]}
-        print(json_text([result | versions for result in found.results()]), end="")
+        print(json_text([result | versions for result in results.results()]), end="")
     else:
-        emit(found, format)
+        emit(results, format)
     say(f"page: {out / 'index.html'}")
-    if found.failed:
-        say(f"failed: {', '.join(found.failed)}")
+    if results.failed:
+        say(f"failed: {', '.join(results.failed)}")
         sys.exit(1)
 
 
@@ -58,12 +62,23 @@ def _list(described: list[dict[str, object]], format: Format) -> None:
     if format == "json":
         print(json_text(described), end="")
         return
-    rows = [told | {"published": _in_words(told["published"])} for told in described]
+    rows = [
+        entry | {"published": _in_words(entry["published"]), "full_scale": _status(entry["full_scale"])}
+        for entry in described
+    ]
     if format == "csv":
         print(csv_text(rows), end="")
     else:
-        first = ("id", "statement")
-        print_table([{name: told[name] for name in dict.fromkeys([*first, *told])} for told in rows])
+        first = ("id", "full_scale", "statement")
+        print_table([{name: entry[name] for name in dict.fromkeys([*first, *entry])} for entry in rows])
+
+
+def _status(full_scale: object) -> str:
+    """Status at full scale, with the reason if the statement is not confirmed."""
+    if not isinstance(full_scale, dict):
+        return "not run"
+    reason = f": {full_scale['why']}" if full_scale["status"] == "not confirmed" else ""
+    return f"{full_scale['status']}{reason}"
 
 
 def _in_words(published: object) -> str:

@@ -1,4 +1,4 @@
-"""``initscope search``: build an index and change it, nearest codes and vectors, how good the neighbours are."""
+"""``initscope search``: build and change an index, find nearest codes and vectors, evaluate retrieval."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["app"]
 
 app = App(
     name="search",
-    help="Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
+    help="Build and change an index of codes, search it by Hamming distance, and evaluate retrieval.",
     help_epilogue=examples("search"),
     group_parameters=WORK,
 )
@@ -68,7 +68,7 @@ def query(
     blocks: BlockOptions | None = None,
     format: Format = "table",
 ) -> None:
-    """Find the nearest codes of each query; with the vectors behind the codes, the nearest vectors.
+    """Find the nearest codes of each query; with the original vectors, the nearest vectors.
 
     Parameters
     ----------
@@ -94,25 +94,25 @@ def query(
     if blocks is not None and blocks.asked:
         emit(_in_blocks(index, asked, k, blocks), format, title=f"{codes} in {index}")
         return
-    found = HammingIndex.load(index)
-    _same_length(asked, found.bits, index)
+    result = HammingIndex.load(index)
+    _same_length(asked, result.bits, index)
     if (vectors is None) != (queries is None):
         raise InputError("--vectors and --queries go together: exact cosines need both sides")
     title = f"{codes} in {index}"
     if vectors is None or queries is None:
-        emit(Neighbors(*found.search(asked.codes, k)), format, title=title)
+        emit(Neighbors(*result.search(asked.codes, k)), format, title=title)
         return
-    emit(_reranked(found, asked, k, rerank, vectors, queries), format, title=f"{title}: 1 - cosine")
+    emit(_reranked(result, asked, k, rerank, vectors, queries), format, title=f"{title}: 1 - cosine")
 
 
-def _reranked(found: Any, asked: Codes, k: int, rerank: int, vectors: Path, queries: Path) -> Any:
+def _reranked(result: Any, asked: Codes, k: int, rerank: int, vectors: Path, queries: Path) -> Any:
     """The nearest by exact cosine among the nearest codes; the vectors stay on the disk."""
     from initscope.embed import Neighbors, rerank as ranked
 
     rows, sides = mapped_vectors(vectors), mapped_vectors(queries)
     if len(sides) != len(asked.codes):
         raise InputError(f"--queries {queries} has {len(sides)} rows for {len(asked.codes)} codes; give one for each")
-    _, ids = found.search(asked.codes, min(max(k, rerank), len(found)))
+    _, ids = result.search(asked.codes, min(max(k, rerank), len(result)))
     _rows_of(ids, rows, vectors)
     cosines, near = ranked(sides, ids, rows, k)
     return Neighbors(1 - cosines, near)
@@ -155,9 +155,9 @@ def recall(
     codes, ids = HammingIndex.load(index).codes_and_ids()
     rows = mapped_vectors(vectors)
     _rows_of(ids, rows, vectors)
-    found = own_recall(codes, lambda places: rows[ids[places]], k, max(k, rerank), sample, seed)
-    told = f"found: share of the {k} nearest by cosine of {len(found.ranks)} of the vectors; first as asked, then more"
-    emit(found, format, title=f"{index}: what candidates find", below=[told])
+    result = own_recall(codes, lambda indices: rows[ids[indices]], k, max(k, rerank), sample, seed)
+    note = f"found: share of the {k} nearest by cosine of {len(result.ranks)} of the vectors; first as asked, then more"
+    emit(result, format, title=f"{index}: what candidates find", below=[note])
 
 
 @app.command(help_epilogue=examples("search add"))
@@ -176,10 +176,10 @@ def add(index: Path, codes: Path, *, ids: Path | None = None) -> None:
     from initscope.embed import HammingIndex
 
     rows = read_codes(codes)
-    with HammingIndex.edit(index) as found:
-        _same_length(rows, found.bits, index)
-        found.add(rows.codes, None if ids is None else _ids(ids))
-    say(f"{index}: {found}")
+    with HammingIndex.edit(index) as result:
+        _same_length(rows, result.bits, index)
+        result.add(rows.codes, None if ids is None else _ids(ids))
+    say(f"{index}: {result}")
 
 
 @app.command(help_epilogue=examples("search remove"))
@@ -197,9 +197,9 @@ def remove(index: Path, *ids: Whole) -> None:
 
     if not ids:
         raise InputError("no id is given; name those to remove: initscope search remove FILE 3 17")
-    with HammingIndex.edit(index) as found:
-        gone = found.remove(list(ids))
-    say(f"{index}: {found}; {gone} of {len(ids)} ids were there and are removed")
+    with HammingIndex.edit(index) as result:
+        gone = result.remove(list(ids))
+    say(f"{index}: {result}; {gone} of {len(ids)} ids were there and are removed")
 
 
 @app.command(help_epilogue=examples("search radius"))
@@ -219,11 +219,11 @@ def radius(index: Path, codes: Path, *, radius: Whole, format: Format = "table")
     """
     from initscope.embed import HammingIndex, within_radius
 
-    found = HammingIndex.load(index)
+    result = HammingIndex.load(index)
     asked = read_codes(codes)
     ask_of(data={"index": str(index), "queries": str(codes)})
-    _same_length(asked, found.bits, index)
-    emit(within_radius(found, asked.codes, radius), format, title=f"{codes} in {index}: at most {radius} unequal bits")
+    _same_length(asked, result.bits, index)
+    emit(within_radius(result, asked.codes, radius), format, title=f"{codes} in {index}: at most {radius} unequal bits")
 
 
 @app.command(help_epilogue=examples("search evaluate"))
@@ -256,8 +256,8 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
         scores = evaluate_among_others(ranked.codes, ranked.labels)
     else:
         scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
-    told = "mAP: mean average precision; worst and best: as codes of equal distance may be ordered"
-    emit(scores, format, title=f"{queries} against {codes}", below=[told])
+    note = "mAP: mean average precision; worst and best: as codes of equal distance may be ordered"
+    emit(scores, format, title=f"{queries} against {codes}", below=[note])
 
 
 def _rows_of(ids: np.ndarray, rows: np.ndarray, vectors: Path) -> None:
@@ -288,7 +288,7 @@ def _labels(rows: Codes, path: Path) -> np.ndarray:
 
 def _ids(path: Path) -> np.ndarray:
     hint = "give a .npy file of whole numbers"
-    found = array_in_file(path, "ids", hint)
-    if not isinstance(found, StoredArray):
+    result = array_in_file(path, "ids", hint)
+    if not isinstance(result, StoredArray):
         raise InputError(f"{path}: holds several arrays; {hint}")
-    return found.read()
+    return result.read()

@@ -31,19 +31,21 @@ def separation(
     source: ModelSource | None = None,
     checkpoints: Annotated[
         list[str] | None,
-        Parameter(help="Further state dicts, in the order of training; give the option again for each."),
+        Parameter(help="Further state dicts, in the order of training; repeat the option for each."),
     ] = None,
     anchors: Annotated[Whole, Parameter(help="Number of random triplets.")] = 2000,
-    layers: Annotated[str, Parameter(help="Names, joined by commas; default: activations and the last layer.")] = "",
-    boundary: Annotated[bool, Parameter(help="Search the farthest of the class and the nearest of another.")] = True,
-    rechosen: Annotated[bool, Parameter(help="Search them again in every layer's own space.")] = True,
+    layers: Annotated[str, Parameter(help="Comma-separated names; default: activations and the last layer.")] = "",
+    boundary: Annotated[
+        bool, Parameter(help="Find the farthest sample of the class and the nearest sample of another class.")
+    ] = True,
+    rechosen: Annotated[bool, Parameter(help="Find them again in the features of every layer.")] = True,
     probes: Annotated[bool, Parameter(help="Add neural collapse, linear probes and nearest class means.")] = False,
     format: Format = "table",
     out: Page = None,
 ) -> None:
-    """Distances within and between classes, before and after training: at random points and at class boundaries.
+    """Compare distances within and between classes before and after training, at random points and at boundaries.
 
-    The network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.
+    The first network is the initialization (from --seed), followed by --weights and --checkpoints.
     """
     from initscope.class_geometry import separations
 
@@ -58,7 +60,7 @@ def separation(
         networks = {"random weights": build_model(model, start, data.shape)}
         for name, file in zip(_names(files), files):
             networks[name] = build_model(model, start, data.shape, file)
-        found = separations(
+        result = separations(
             networks,
             data,
             anchors=anchors,
@@ -69,12 +71,12 @@ def separation(
             probes=probes,
         )
     if out is not None:
-        found.to_html(out)
+        result.to_html(out)
         say(f"page: {out}")
     if format == "table":
-        _print(found)
+        _print(result)
     else:
-        emit(found, format)
+        emit(result, format)
 
 
 def _names(files: list[str]) -> list[str]:
@@ -92,21 +94,23 @@ _WORDS = {
 }
 
 
-def _print(found: Separations) -> None:
+def _print(result: Separations) -> None:
     from initscope.class_geometry.page import headline
 
     names = ("network", "layer", "intra_random", "inter_random", "intra_boundary", "inter_boundary", "intra_rechosen",
              "inter_rechosen", "recall")  # fmt: skip
-    rows = [{name.replace("_", " "): row[name] for name in names if row[name] is not None} for row in found.table()]
+    rows = [{name.replace("_", " "): row[name] for name in names if row[name] is not None} for row in result.table()]
     print_table(rows, title="Median distance ratios, after over before, scale removed", words=_WORDS)
-    tests = found.tests(found.shown_layers[0])
+    tests = result.tests(result.shown_layers[0])
     if tests:
         shown = ("after", "column", "median_before", "median_after", "superiority", "mann_whitney_p", "ks", "ks_p")
         table = [{name.replace("_", " "): test.to_dict()[name] for name in shown} for test in tests]
         print_table(table, title=f"Against {tests[0].before}, after {tests[0].layer}")
-    if found.collapses:
-        rows = [{"network": name} | row.to_dict() for name, each in found.collapses.items() for row in each.rows]
+    if result.collapses:
+        rows = [
+            {"network": name} | row.to_dict() for name, collapse in result.collapses.items() for row in collapse.rows
+        ]
         print_table(
             [{name.replace("_", " "): row[name] for name in _ENDS} for row in rows], title="Collapse and probes"
         )
-    print_sentence(headline(found))
+    print_sentence(headline(result))

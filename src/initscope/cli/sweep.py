@@ -17,18 +17,18 @@ __all__ = ["sweep"]
 
 
 def sweep(
-    file: Annotated[Path, Parameter(help="The grid, as TOML; see above.")],
+    file: Annotated[Path, Parameter(help="TOML file with the grid; see above.")],
     /,
     *,
     out: Annotated[
-        Path, Parameter(group=OUTPUT, help="Folder for the results (Parquet); an earlier sweep there goes on.")
+        Path, Parameter(group=OUTPUT, help="Folder for the results (Parquet); an earlier sweep in it is continued.")
     ],
-    workers: Annotated[Whole | None, Parameter(help="Processes here; default: one for each processor.")] = None,
+    workers: Annotated[Whole | None, Parameter(help="Number of local processes; default: one per processor.")] = None,
     dask: Annotated[str | None, Parameter(help="Address of a Dask scheduler, such as tcp://host:8786.")] = None,
     retry_failed: Annotated[bool, Parameter(negative=(), help="Run failed runs again.")] = False,
     format: Format = "table",
 ) -> None:
-    """Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.
+    """Run a grid of architectures, initializers, data and seeds; an interrupted sweep can be continued.
 
     FILE is TOML: [grid] holds lists for architecture, width, depth, initializer, activation, data, seed and quantity
     (predict, measure, mean-width, inspect, train), [run] what all runs share (pairs, draws, …).
@@ -38,16 +38,16 @@ def sweep(
 
     signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
     try:
-        found = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
+        result = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
     except KeyboardInterrupt as interrupt:
-        told = f"interrupted; finished runs are in {out}, start the same again, and it goes on"
-        raise KeyboardInterrupt(told) from interrupt
+        message = f"interrupted; finished runs are in {out}, start the same again, and it goes on"
+        raise KeyboardInterrupt(message) from interrupt
     ask_of(grid=str(file))
-    emit(found, format, title=str(file))
+    emit(result, format, title=str(file))
     say(f"page: {out / PAGE}")
-    if found.failed:
-        error, count = next(iter(found.errors.items()))
-        say(f"{found.failed} failed, {count} of them with: {error}; --retry-failed runs them again")
+    if result.failed:
+        error, count = next(iter(result.errors.items()))
+        say(f"{result.failed} failed, {count} of them with: {error}; --retry-failed runs them again")
         sys.exit(1)
 
 

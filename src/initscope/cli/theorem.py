@@ -26,7 +26,7 @@ def theorem(
         Parameter(group=OUTPUT, help="table for people, json or csv for programs, md for notes and pull requests."),
     ] = "table",
 ) -> None:
-    """Show a statement of the sources: in words, as a formula, the function, an example to paste, its test."""
+    """Show a statement of the sources: its text and formula, the function that computes it, an example and its test."""
     if not query and not list:
         raise InputError("no statement is named; for example: initscope theorem cnn 3, or initscope theorem --list")
     matches = find_statements(" ".join(query)) if query else statements()

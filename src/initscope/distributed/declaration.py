@@ -18,7 +18,7 @@ from initscope._utils.files import open_regular, reading
 from initscope.distributed.runs import QUANTITIES
 from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
 
-__all__ = ["Options", "Run", "Sweep", "read_sweep"]
+__all__ = ["Options", "Sweep", "SweepRun", "read_sweep"]
 
 AXES = ("architecture", "width", "depth", "initializer", "activation", "data", "seed", "quantity")
 IN_ARCHITECTURES = ("width", "depth", "activation")
@@ -52,7 +52,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Run:
+class SweepRun:
     """One row of the grid; None where an axis has no part in it. ``model`` is the architecture filled in."""
 
     architecture: str
@@ -89,16 +89,16 @@ class Sweep:
     ``data`` and ``models`` (by model and data) hold digests of what may change under its name.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[SweepRun, ...]
     options: Options
     data: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
-    def contents(self, run: Run) -> Contents:
+    def contents(self, run: SweepRun) -> Contents:
         """Digests of the data and the model of a run."""
         return Contents(self.data.get(run.data, ""), self.models.get((run.model, run.data), ""))
 
-    def by_id(self) -> dict[str, Run]:
+    def by_id(self) -> dict[str, SweepRun]:
         """Runs by their names, in order."""
         return {run.id(self.options, self.contents(run)): run for run in self.runs}
 
@@ -251,7 +251,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[Run]:
+def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[SweepRun]:
     """All combinations; an axis that an architecture does not use does not multiply its runs."""
     used = {architecture: _fields(architecture) for architecture in grid["architecture"]}
     for axis in IN_ARCHITECTURES:
@@ -272,7 +272,7 @@ def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[Run]:
         for chosen in itertools.product(*lists.values()):
             row = dict(zip(lists, chosen, strict=True))
             filled = architecture.format(**{axis: row[axis] for axis in names})
-            yield Run(architecture=architecture, **row, model=filled)
+            yield SweepRun(architecture=architecture, **row, model=filled)
 
 
 def _with_contents(sweep: Sweep, text: _Text) -> Sweep:

@@ -53,7 +53,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Folder]:
 
 
 class Folder:
-    """Rows by run; ``run`` is the name of a run, see `initscope.distributed.declaration.Run.id`. See `opened`."""
+    """Rows by run; ``run`` is the name of a run, see `initscope.distributed.declaration.SweepRun.id`. See `opened`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

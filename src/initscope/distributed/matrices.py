@@ -58,19 +58,19 @@ def kernel_in_blocks(
 
 def _load_loops() -> None:
     """Load the compiled loops, or rounding would depend on what this process has computed before."""
-    for module in ("initscope.theory._fused", "initscope.kernels._fused"):
+    for module in ("initscope.theory._fused", "initscope.propagate.kernels._fused"):
         loops(module, pays=True)
 
 
 def _diagonal(job: Mapping[str, Any]) -> Any:
-    from initscope.kernels import diagonal
+    from initscope.propagate.kernels import diagonal
 
     _load_loops()
     return diagonal(built_model(job["model"]), job["left"].read().images, kind=job["kind"], seed=job["model"].seed)
 
 
 def _pair(job: Mapping[str, Any]) -> tuple[Any, Any]:
-    from initscope.kernels import kernel
+    from initscope.propagate.kernels import kernel
 
     _load_loops()
     left, right = job["left"], job["right"]

@@ -223,7 +223,7 @@ def _trained(job: _Job) -> Rows:
     import torch
     import torch.nn.functional as F
 
-    from initscope.training import Loop, seeded
+    from initscope.models.training_loop import Loop, seeded
 
     data, options = job.images, job.options
     if data.labels is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initscope._utils.files import write_text
-from initscope.rendering.figures import GREY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
+from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
 from initscope.rendering.page import render_part, versions
 from initscope.rendering.svg import inline_svg
 from initscope.results import counted, label_text
@@ -96,7 +96,7 @@ def _curves(rows: Sequence[Row], most: int) -> list[tuple[Axes, str]]:
                 line = tuple(round(value, _SAME) for value in points["predict"].values())
                 lines.setdefault(line, (color, []))[1].append(of)
         for line, (color, widths) in lines.items():  # widths with the same prediction share a line
-            color, of = (color, widths[0]) if len(widths) == 1 else (GREY, ", any width")
+            color, of = (color, widths[0]) if len(widths) == 1 else (GRAY, ", any width")
             axes.plot(line, "-", color=color, label=f"predicted{of}", zorder=1)
         axes.set(xlabel="layer", ylabel="mean cosine of pairs")
         axes.legend(frameon=False, fontsize="small")

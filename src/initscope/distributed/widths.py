@@ -38,7 +38,7 @@ def _sum(job: Mapping[str, Any]) -> Any:
 
 
 def _running_width(job: Mapping[str, Any]) -> RunningWidth:
-    running = RunningWidth(job["draws"], job["seed"], centre=job["center"])
+    running = RunningWidth(job["draws"], job["seed"], center=job["center"])
     running.add(job["block"].read().images)
     running.forget()
     return running
@@ -70,5 +70,5 @@ def _layer_sums(job: Mapping[str, Any]) -> list[LayerStatistics]:
 
 
 def _layer_statistics(job: Mapping[str, Any]) -> list[LayerStatistics]:
-    options = {"draws": job["draws"], "seed": job["seed"], "centres": job["centers"]}
+    options = {"draws": job["draws"], "seed": job["seed"], "centers": job["centers"]}
     return layer_statistics(built_model(job["model"]), job["block"].read().images, **options)

@@ -99,7 +99,7 @@ class LearnedHash(SupervisedHasher):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on class labels: rows of one class are like."""
+        """Train on class labels: rows of one class are similar."""
         import torch
 
         losses = {"logistic": self._logistic, "softmax": self._softmax}
@@ -161,7 +161,7 @@ class LearnedHash(SupervisedHasher):
         """Minimize ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""
         import torch
 
-        from initscope.training import Loop, seeded
+        from initscope.models.training_loop import Loop, seeded
 
         bits = self._start()
         batch = min(check_count("batch", self.batch, least=2), items)

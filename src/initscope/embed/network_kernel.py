@@ -15,7 +15,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw
-from initscope.kernels import diagonal, kernel
+from initscope.propagate.kernels import diagonal, kernel
 
 __all__ = ["NetworkKernel", "left_out_accuracy"]
 

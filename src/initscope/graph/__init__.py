@@ -22,11 +22,11 @@ from initscope.graph.op_traits import role_of, traits_of_call, traits_of_module
 from initscope.graph.ops import WEIGHT_LAYERS, WeightLayer, declare_role, is_convolution, is_weight_layer
 from initscope.graph.pair_norms import Sides, as_slices, cosine_of, gap_of, pair_norms
 from initscope.graph.paths import Branch
-from initscope.graph.running import Observer, Run, run
+from initscope.graph.running import GraphRun, Observer, run
 from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
 from initscope.graph.single_ops import declare_whole, hides_attention, hides_steps, stays_whole
-from initscope.graph.symbolic import Watch
-from initscope.graph.tracing import attends, trace
+from initscope.graph.symbolic import NodeCallback
+from initscope.graph.tracing import trace
 from initscope.traits import Normalization, Pooling, Role, Traits
 
 __all__ = [
@@ -40,26 +40,25 @@ __all__ = [
     "BatchArgs",
     "Branch",
     "Graph",
+    "GraphRun",
     "Inputs",
     "Mode",
     "Node",
+    "NodeCallback",
     "Normalization",
     "Observer",
     "Pooling",
     "Role",
-    "Run",
     "SampleAxes",
     "SampleAxis",
     "Sides",
     "Traits",
-    "Watch",
     "WeightLayer",
     "activation_of",
     "activation_row",
     "as_module",
     "as_pairs",
     "as_slices",
-    "attends",
     "bind",
     "borrowed",
     "call_name",

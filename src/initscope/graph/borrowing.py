@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch.nn.parameter import is_lazy
 from initscope.errors import InputError
 from initscope.graph.interrupts import give_back, hear, pass_on, uninterrupted
 from initscope.graph.process_state import keep_modes, keep_random_states
-from initscope.graph.randomness import NoDropoutCalls, without_dropout
+from initscope.graph.random_layers import NoDropoutCalls, without_dropout
 from initscope.graph.saved_state import SavedState, ask_for_gradient
 from initscope.graph.threads import one_thread
 from initscope.graph.torch_code import OtherThreads, only_torch_code
@@ -33,6 +35,8 @@ __all__ = [
     "unwrapped",
     "without_dropout",
 ]
+
+_IS_META = attrgetter("is_meta")
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -80,7 +84,7 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
-    if values and id(model) not in _borrowed and any(t.is_meta for t in (*model.parameters(), *model.buffers())):
+    if values and id(model) not in _borrowed and any(map(_IS_META, chain(model.parameters(), model.buffers()))):
         raise InputError(
             "the model is on the meta device, where weights have no values; build it on a device, or move it by "
             "model.to_empty(device='cpu') and fill it: initscope.initializers.he_(model)"
@@ -291,13 +295,18 @@ class _Borrowed(AbstractContextManager[None]):
             torch._C._set_grad_enabled(False)
             pass_on()
         except BaseException:
-            self._leave()
+            self._leave_and_pass_on()
             raise
 
     @uninterrupted
     def __exit__(self, *error: object) -> None:
-        self._leave()
-        pass_on()
+        self._leave_and_pass_on()
+
+    def _leave_and_pass_on(self) -> None:
+        try:
+            self._leave()
+        finally:  # an interrupt that waits belongs to this call, not to the next one
+            pass_on(3)
 
     def _leave(self) -> None:
         with ExitStack() as stack:  # which goes on when one of them fails

@@ -49,5 +49,15 @@ def _makes_data(node: fx.Node) -> bool:
 
 
 def is_named_tuple(target: object) -> bool:
-    """Whether a call only puts values into a named tuple, as a model's output: that has no row."""
+    """Whether a call only puts values into a named tuple, as a model's output: that has no row.
+
+    Parameters
+    ----------
+    target : object
+        What is called.
+
+    Returns
+    -------
+    bool
+    """
     return isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")

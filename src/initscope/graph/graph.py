@@ -15,7 +15,7 @@ from initscope.graph.inputs import Inputs
 from initscope.graph.node import Node
 from initscope.graph.paths import Branch
 from initscope.graph.recording import Recording
-from initscope.graph.symbolic import Traced, Watch, attribute, execute_nodes
+from initscope.graph.symbolic import NodeCallback, Traced, attribute, execute_nodes
 from initscope.graph.threads import multiplications_per_value
 
 __all__ = ["Graph"]
@@ -58,6 +58,8 @@ class Graph:
     returned: tuple[Node, ...] = ()
     opened: bool = False
     output_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    samples_first: dict[tuple[int, ...], bool] = field(default_factory=dict, repr=False)
+    """What `all_keep_samples_first` found, by the numbers of axes of the inputs."""
 
     @property
     def calls(self) -> tuple[Node, ...]:
@@ -147,7 +149,7 @@ class Graph:
         except AttributeError:
             return None if self.symbolic is None else self.symbolic.constants[path]
 
-    def execute(self, inputs: Inputs, watch: Watch) -> Any:
+    def execute(self, inputs: Inputs, watch: NodeCallback) -> Any:
         """Run the model on ``inputs`` and call ``watch(node, args, kwargs, output)`` right after each node.
 
         Values are seen before any later in-place op overwrites them. Nodes of a model that branches on its data may be

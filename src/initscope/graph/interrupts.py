@@ -47,7 +47,7 @@ def hear() -> bool:
     before = signal.getsignal(signal.SIGINT)
     if before is _handle or not callable(before):
         return False
-    _Ear.before = before
+    _Ear.before, _Ear.waits = before, False
     signal.signal(signal.SIGINT, _handle)
     return True
 
@@ -69,13 +69,14 @@ def uninterrupted(function: _Function) -> _Function:
     return protected  # type: ignore[return-value]
 
 
-def pass_on() -> None:
+def pass_on(depth: int = 2) -> None:
     """Called by a protected function where it may be left: raise what waits.
 
-    Not if another protected call goes on around it, nor if an interrupt is on its way already.
+    Not if another protected call goes on around it, nor if an interrupt is on its way already. ``depth`` is the number
+    of calls from the wrapper of the protected function to this one.
     """
     ours = threading.current_thread() is threading.main_thread()
-    if not (ours and _Ear.waits) or _is_protected(sys._getframe(3)):  # behind this one, the function and its wrapper
+    if not (ours and _Ear.waits) or _is_protected(sys._getframe(depth + 1)):
         return
     _Ear.waits = False
     if not isinstance(sys.exc_info()[1], KeyboardInterrupt):

@@ -25,7 +25,7 @@ from initscope.graph.inputs import Inputs, map_tensors, named_tensors
 from initscope.graph.node import Node, leaves, make_node, mapped_nodes
 from initscope.graph.opened_modules import is_loop, joined_states, opened_attention, recurrent_layers
 from initscope.graph.ops import draws_numbers
-from initscope.graph.randomness import random_reason
+from initscope.graph.random_layers import random_reason
 from initscope.graph.row_names import RowNames
 from initscope.graph.single_ops import hides_steps
 

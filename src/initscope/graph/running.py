@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from initscope.geometry import Row
+from initscope.geometry import Row, numbered
 from initscope.graph.batch import Batch
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs
@@ -19,7 +19,7 @@ from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
 from initscope.graph.saved_state import ask_for_gradient
 from initscope.graph.threads import LARGE, all_threads
 
-__all__ = ["Observer", "Run", "run"]
+__all__ = ["GraphRun", "Observer", "run"]
 
 
 class Observer:
@@ -65,7 +65,7 @@ class Observer:
 
 
 @dataclass
-class Run:
+class GraphRun:
     """What ran.
 
     Attributes
@@ -87,23 +87,25 @@ class Run:
     work: float = 0.0
     """Multiplications so far: those of a large run take all threads."""
 
-    def row(self, node: Node, note: str = "") -> Row:
-        """Return the row of a node, with a remark where it has no values or ``note`` says something.
+    def rows(self, notes: Mapping[Node, str] | None = None) -> tuple[Row, ...]:
+        """Return the numbered rows of all nodes, with a remark where one has no values or ``notes`` has one.
 
         Parameters
         ----------
-        node : Node
-            Of the graph.
-        note : str
-            A further remark.
+        notes : mapping, optional
+            Further remarks, by node.
 
         Returns
         -------
-        Row
+        tuple of Row
         """
-        shape = self.shapes.get(node, ())
-        notes = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, note)))
-        return Row(node.name, node.kind, "measured", shape, notes, node.role, node.path, node.reads, node.traits)
+        notes, rows = notes or {}, []
+        for node in self.graph.nodes:
+            shape = self.shapes.get(node, ())
+            note = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, notes.get(node))))
+            row = Row(node.name, node.kind, "measured", shape, note, node.role, node.path, node.reads, node.traits)
+            rows.append(row)
+        return numbered(rows)
 
 
 def run(
@@ -112,8 +114,8 @@ def run(
     observers: Sequence[Observer],
     axes: SampleAxes | None = None,
     *,
-    seen: Run | None = None,
-) -> Run:
+    seen: GraphRun | None = None,
+) -> GraphRun:
     """Run a graph and show every node's output to observers.
 
     Parameters
@@ -126,12 +128,12 @@ def run(
         Who looks.
     axes : SampleAxes, optional
         Where the samples of each node are. None: found by running a few samples of the first batch.
-    seen : Run, optional
+    seen : GraphRun, optional
         A run of the same observers that this one continues.
 
     Returns
     -------
-    Run
+    GraphRun
         Shapes and number of samples.
     """
     if isinstance(inputs, Inputs):
@@ -141,18 +143,18 @@ def run(
         try:
             if running is None:
                 if seen is None:
-                    seen = Run(graph, sample_axes(graph, batch.inputs) if axes is None else axes)
+                    seen = GraphRun(graph, sample_axes(graph, batch.inputs) if axes is None else axes)
                 running = _Running(seen, tuple(observers))
             running.run(batch)
         except Exception as error:
             raise batch.inputs.refused(error) from error
-    return Run(graph, axes or SampleAxes()) if seen is None else seen
+    return GraphRun(graph, axes or SampleAxes()) if seen is None else seen
 
 
 class _Running:
     """One run: who wants to see which node, and how much work was done."""
 
-    def __init__(self, seen: Run, observers: tuple[Observer, ...]) -> None:
+    def __init__(self, seen: GraphRun, observers: tuple[Observer, ...]) -> None:
         self.seen, self.observers = seen, observers
         self._see: dict[Node, list[Callable[[Node, Tensor], None]]] = {node: [] for node in seen.graph.nodes}
         self._read: dict[Node, list[Callable[..., None]]] = {node: [] for node in seen.graph.nodes}

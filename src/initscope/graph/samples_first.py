@@ -31,10 +31,18 @@ def all_keep_samples_first(graph: Graph, inputs: Inputs) -> bool:
     """Return whether the samples are known to lie on the first axis of every node and of the output, one tensor."""
     if graph.symbolic is None or not all(inputs.batched) or not isinstance(graph.output, Node):
         return False
-    tensors = iter(inputs.tensors())
+    given = tuple(map(Tensor.dim, inputs.tensors()))
+    if given not in graph.samples_first:
+        graph.samples_first[given] = _keeps_samples_first(graph, given)
+    return graph.samples_first[given]
+
+
+def _keeps_samples_first(graph: Graph, given: tuple[int, ...]) -> bool:
+    """The same for inputs of that many axes."""
+    dimensions = iter(given)
     axes: dict[Node, int] = {}  # number of axes of what has its samples first
     for node in graph.nodes:
-        known = next(tensors).dim() if node.op == "placeholder" else _axes(node, graph, axes)
+        known = next(dimensions) if node.op == "placeholder" else _axes(node, graph, axes)
         if known is None:
             return False
         axes[node] = known

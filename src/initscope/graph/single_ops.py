@@ -75,8 +75,9 @@ def hides_steps(module: nn.Module) -> bool:
     >>> hides_steps(nn.MultiheadAttention(4, 2)), hides_steps(nn.Linear(4, 2))
     (True, False)
     """
-    kinds = [kind for kind in _HIDING if isinstance(module, kind)]
-    return bool(kinds) and not isinstance(module, torch.jit.ScriptModule) and computes_as(module, kinds[0])
+    if not isinstance(module, _HIDING) or isinstance(module, torch.jit.ScriptModule):
+        return False
+    return computes_as(module, next(kind for kind in _HIDING if isinstance(module, kind)))
 
 
 def hides_attention(model: nn.Module) -> bool:
@@ -106,9 +107,17 @@ def _is_layer_of_torch(kind: type) -> bool:
 
 def computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
-    own, cls = vars(module), type(module)
-    if "forward" in own or "_conv_forward" in own:
-        return False
+    return not has_own_forward(module) and class_computes_as(type(module), kind)
+
+
+def has_own_forward(module: nn.Module) -> bool:
+    """Whether a module has a ``forward`` that its class does not know, as patched modules have."""
+    own = vars(module)
+    return "forward" in own or "_conv_forward" in own
+
+
+def class_computes_as(cls: type[nn.Module], kind: type[nn.Module]) -> bool:
+    """`computes_as` of modules whose ``forward`` is that of their class ``cls``."""
     if cls is kind and cls.__module__.startswith("torch.nn.modules."):
         return True
     for method in ("forward", "_conv_forward"):

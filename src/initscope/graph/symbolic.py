@@ -23,12 +23,12 @@ from initscope.graph.in_place import follow_writes
 from initscope.graph.inputs import Inputs, required_parameters
 from initscope.graph.interrupts import pass_on, uninterrupted
 from initscope.graph.node import Node, kind_of, make_node, mapped_nodes
-from initscope.graph.randomness import RandomCalls, random_notes
+from initscope.graph.random_layers import RandomCalls, random_notes
 from initscope.graph.row_names import RowNames
 
-__all__ = ["Traced", "Watch", "attribute", "execute_nodes", "nodes_in", "symbolic_trace"]
+__all__ = ["NodeCallback", "Traced", "attribute", "execute_nodes", "nodes_in", "symbolic_trace"]
 
-Watch = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
+NodeCallback = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
 """Called with (node, args, kwargs, output) right after a node; a result that is not None replaces the output."""
 
 
@@ -231,7 +231,7 @@ def attribute(root: Any, path: str) -> Any:
     return root
 
 
-def execute_nodes(traced: Traced, root: nn.Module, inputs: Inputs, watch: Watch) -> Any:
+def execute_nodes(traced: Traced, root: nn.Module, inputs: Inputs, watch: NodeCallback) -> Any:
     """Run traced nodes one after the other; a node's value is freed after its last use.
 
     Parameters

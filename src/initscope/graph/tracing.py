@@ -13,35 +13,20 @@ from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.few_units import FewUnits
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, Whole, bind
-from initscope.graph.randomness import random_layers
+from initscope.graph.random_layers import random_layers
 from initscope.graph.recording import Recording, tensor_shapes
 from initscope.graph.sequential import sequential_trace
 from initscope.graph.single_ops import hides_steps, stays_whole
 from initscope.graph.symbolic import nodes_in, symbolic_trace
 
-__all__ = ["attends", "trace"]
-
-
-def attends(graph: Graph) -> bool:
-    """Return whether a model has attention: a call of it, or a softmax.
-
-    Parameters
-    ----------
-    graph : Graph
-        The nodes.
-
-    Returns
-    -------
-    bool
-    """
-    return bool(graph.attention_nodes)
+__all__ = ["trace"]
 
 
 def trace(
     model: nn.Module,
     inputs: Any = None,
     *,
-    is_leaf: Callable[[nn.Module], bool] = lambda module: False,
+    is_leaf: Callable[[nn.Module], bool] | None = None,
     recorded: int = 64,
     opened: bool = False,
 ) -> Graph:
@@ -54,7 +39,7 @@ def trace(
     inputs : Inputs or one batch of data, optional
         What the model will be called with (see `bind`): says which arguments are given and which keep their defaults,
         and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
-    is_leaf : callable
+    is_leaf : callable, optional
         Says which modules stay whole, beside those that always do (`initscope.graph.stays_whole`).
     recorded : int
         Of how many samples the run is recorded, where symbolic tracing fails.
@@ -69,7 +54,9 @@ def trace(
     model = runnable(model, values=False)
 
     def whole(module: nn.Module) -> bool:
-        return (stays_whole(module) and not (opened and hides_steps(module))) or is_leaf(module)
+        return (stays_whole(module) and not (opened and hides_steps(module))) or (
+            is_leaf is not None and is_leaf(module)
+        )
 
     root = Whole(model) if whole(model) else model
     bound = None if inputs is None else bind(model, inputs)
@@ -91,7 +78,7 @@ def trace(
                 ) from error
             reason = f"torch.fx cannot trace it ({reason}): its steps are those of one run"
             return _recorded(model, root, bound, whole, reason, recorded)
-    nodes = tuple(node for node in traced.calls if node.row)
+    nodes = tuple([node for node in traced.calls if node.row])
     returned = tuple(dict.fromkeys(nodes_in(traced.output)))
     return Graph(model, root, nodes, traced, returned=tuple(node for node in returned if node.row))
 

@@ -41,7 +41,7 @@ class WeightLaw:
     .. math:: k'_{xy} = n\,v\,(\langle k_{xy}\rangle - \lambda\,\langle m_x\rangle\langle m_y\rangle) + v_b
 
     with n the fan-in, ⟨·⟩ the average over a filter's taps and channels, v = ``variance`` of a weight, λ = ``strength``
-    of the mean removal, v_b = ``bias_variance``. With ``centre`` only the centre tap, number (k-1)//2 of each axis, has
+    of the mean removal, v_b = ``bias_variance``. With ``center`` only the center tap, number (k-1)//2 of each axis, has
     weights: ⟨·⟩ is the average over channels there, n their number. ``independent``: whether weights are independent
     of each other, which the spread of a finite layer needs. ``note`` says what the law cannot express.
     """
@@ -49,7 +49,7 @@ class WeightLaw:
     variance: float
     bias_variance: float = 0.0
     strength: float = 0.0
-    centre: bool = False
+    center: bool = False
     note: str = ""
     independent: bool = True
 

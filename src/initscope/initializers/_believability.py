@@ -38,8 +38,8 @@ class Believability(Result):
     excess_kurtosis : float
         0 for Gaussian, -1.2 for uniform weights.
     edge : float
-        Largest eigenvalue of the Gram matrix, centred and scaled so that independent weights follow the Tracy–Widom law
-        (mean -1.2, standard deviation 1.3) [Johnstone2001]_: above the Marchenko–Pastur edge, something is aligned.
+        Largest eigenvalue of the Gram matrix, centered and scaled so that independent weights follow the Tracy–Widom
+        law (mean -1.2, standard deviation 1.3) [Johnstone2001]_: above the Marchenko–Pastur edge, something is aligned.
     correlation_z : float
         Squared inner products of filters against what independent ones have, in standard errors; strongly negative for
         orthogonal weights.
@@ -155,8 +155,8 @@ def _spectrum(matrix: torch.Tensor) -> tuple[float, float]:
         return math.nan, math.nan
     gram = matrix @ matrix.T
     first, second = math.sqrt(columns - 1), math.sqrt(rows)
-    centre, spread = (first + second) ** 2, (first + second) * (1 / first + 1 / second) ** (1 / 3)
-    edge = (float(torch.linalg.eigvalsh(gram)[-1]) - centre) / spread
+    center, spread = (first + second) ** 2, (first + second) * (1 / first + 1 / second) ** (1 / 3)
+    edge = (float(torch.linalg.eigvalsh(gram)[-1]) - center) / spread
     pairs = rows * (rows - 1) / 2
     total = float(gram.square().sum() - gram.diagonal().square().sum()) / 2
     return edge, (total - pairs * columns) / (columns * math.sqrt(2 * pairs))

@@ -39,7 +39,7 @@ class LooksLinear(Initializer):
       where `torch.fx` can trace it, otherwise from the order of its layers.
     - A hidden width that is odd leaves its last unit without a partner: it has weights in, and none out. A single unit
       is passed on as it is.
-    - Convolutions have V in the centre tap alone [Xiao2018]_, with stride s in s taps of each axis from there on, so
+    - Convolutions have V in the center tap alone [Xiao2018]_, with stride s in s taps of each axis from there on, so
       that no position is passed over. With groups each output passes on one input of its group.
     - Exact for chains of layers with ReLU, GELU, SiLU or softplus (σ(u) - σ(-u) = u), average pooling, flattening of
       even channels, norms; ``slope`` makes it so for leaky ReLU. Max-pooling, concatenations and skips that carry an
@@ -142,7 +142,7 @@ def _outputs_first(module: WeightLayer, stored: torch.Tensor) -> torch.Tensor:
 
 
 def _taps(module: WeightLayer) -> tuple[slice, ...]:
-    """As many taps of each axis as the stride has steps, from the centre on where they fit."""
+    """As many taps of each axis as the stride has steps, from the center on where they fit."""
     found = []
     for size, stride in zip(module.weight.shape[2:], getattr(module, "stride", ()), strict=True):
         count = min(size, stride)
@@ -167,12 +167,12 @@ def _keeping_mean_square(
 
 
 def _pass_on(weight: torch.Tensor, module: WeightLayer) -> None:
-    """Give each output of a grouped convolution one input of its group, in the centre tap."""
+    """Give each output of a grouped convolution one input of its group, in the center tap."""
     from torch.nn.modules.conv import _ConvTransposeNd
 
     groups = getattr(module, "groups", 1)
-    centre: list[slice | int] = [(size - 1) // 2 for size in weight.shape[2:]]
-    matrix = weight[(slice(None), slice(None), *centre)]  # as stored
+    center: list[slice | int] = [(size - 1) // 2 for size in weight.shape[2:]]
+    matrix = weight[(slice(None), slice(None), *center)]  # as stored
     parts = matrix.view(groups, -1, matrix.shape[1])
     grouped = parts.mT if isinstance(module, _ConvTransposeNd) else parts  # [groups, outputs, inputs]
     for output in range(grouped.shape[1]):

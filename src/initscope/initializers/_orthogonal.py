@@ -1,4 +1,4 @@
-"""Weights that are orthogonal matrices: drawn uniformly (Haar), in all taps or in the centre tap alone."""
+"""Weights that are orthogonal matrices: drawn uniformly (Haar), in all taps or in the center tap alone."""
 
 from __future__ import annotations
 
@@ -52,29 +52,29 @@ class Orthogonal(Initializer):
 
 @dataclass(frozen=True)
 class DeltaOrthogonal(Orthogonal):
-    """Convolutions whose centre tap is a Haar orthogonal matrix times ``gain``, all other taps zero [Xiao2018]_.
+    """Convolutions whose center tap is a Haar orthogonal matrix times ``gain``, all other taps zero [Xiao2018]_.
 
     Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s [Xiao2018]_. The
-    centre tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
+    center tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
     """
 
     def law(self, module: WeightLayer) -> WeightLaw:
-        """Variance of the centre tap's weights; ``centre`` says that there are no others."""
-        rows, channels = _centre_size(module)
+        """Variance of the center tap's weights; ``center`` says that there are no others."""
+        rows, channels = _center_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
         return WeightLaw(
-            self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note, independent=False
+            self.gain**2 / max(rows, channels), self.bias_variance, center=True, note=note, independent=False
         )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """One matrix for each group, in the centre."""
+        """One matrix for each group, in the center."""
         import torch
 
         weight = torch.zeros_like(module.weight)
-        rows, channels = _centre_size(module)
-        centre = tuple((size - 1) // 2 for size in weight.shape[2:])
+        rows, channels = _center_size(module)
+        center = tuple((size - 1) // 2 for size in weight.shape[2:])
         for part in weight.view(-1, rows, *weight.shape[1:]):
-            part[(slice(None), slice(None), *centre)] = self.gain * _haar(rows, channels, weight, generator)
+            part[(slice(None), slice(None), *center)] = self.gain * _haar(rows, channels, weight, generator)
         return weight
 
 
@@ -84,7 +84,7 @@ def _matrix_size(module: WeightLayer) -> tuple[int, int]:
     return weight.shape[0] // getattr(module, "groups", 1), math.prod(weight.shape[1:])
 
 
-def _centre_size(module: WeightLayer) -> tuple[int, int]:
+def _center_size(module: WeightLayer) -> tuple[int, int]:
     return module.weight.shape[0] // getattr(module, "groups", 1), int(module.weight.shape[1])
 
 

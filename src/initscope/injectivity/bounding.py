@@ -53,7 +53,7 @@ def bound_frame(
     while heap and heap[0][0] < upper and visited < nodes and time.perf_counter() < end:
         bound, _, _, active, inactive = heapq.heappop(heap)
         visited += 1
-        circuit, z = _circuit(points, len(weight), active)
+        circuit, z = _circuit(points, active)
         if z is not None:
             upper, point = min(upper, bound), z if bias is None else z[:-1] / z[-1]
             continue
@@ -78,7 +78,7 @@ def _points(weight: Floats, bias: Floats | None) -> Floats:
     return np.asarray(rows / np.where(norms > 0, norms, 1.0)[:, None])
 
 
-def _circuit(points: Floats, rows: int, active: tuple[int, ...]) -> tuple[list[int], Floats | None]:
+def _circuit(points: Floats, active: tuple[int, ...]) -> tuple[list[int], Floats | None]:
     """A circuit among the rows that are not active, or the point at which all of them are negative."""
     from scipy.optimize import nnls
 

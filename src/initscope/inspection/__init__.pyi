@@ -19,7 +19,6 @@ from .finding import (
 )
 from .history import (
     BeforeAfter as BeforeAfter,
-    EpochLog as EpochLog,
     before_after as before_after,
 )
 from .judging import (

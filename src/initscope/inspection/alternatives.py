@@ -213,6 +213,32 @@ def what_if(
     all trials may cost is known before (see `Spending`), and what is left out for it is told in ``skipped``.
     ``prediction`` is that of the model as it is on these pairs, where there is one already; ``progress`` passes a list
     on item by item, as ``tqdm`` does.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model; only copies of it are changed.
+    x, y : Tensor ``[pairs, ...]``
+        Both sides of the pairs.
+    seed : int
+        Seed of all weights that are drawn.
+    pairs : int
+        Number of pairs to use, the first ones.
+    draws : int
+        Draws of the best alternatives.
+    mode : "train", "eval" or None
+        What batch norm does; None: as the model is.
+    thresholds : Thresholds, optional
+        Bounds of the checks.
+    prediction : Prediction, optional
+        Of the model as it is on these pairs, where there is one already.
+    progress : callable, optional
+        Passes a list on item by item, as ``tqdm`` does.
+
+    Returns
+    -------
+    WhatIf
+        The alternatives, best first, and the reasons for those that were left out.
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
@@ -295,7 +321,7 @@ class _Trials:
             return
         self.rows = self.rows or seen.rows
         self.seen[variant] = [self._numbers(seen, changed)]
-        self.predicted[variant] = self._prediction(variant, changed.model)
+        self.predicted[variant] = self._prediction(variant, changed)
 
     def hopeful(self) -> list[Variant]:
         """The best of the starts whose first draw has no fault, or of all, if more draws of them are cheap."""
@@ -388,10 +414,10 @@ class _Trials:
         options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
         return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
-    def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
+    def _prediction(self, variant: Variant, changed: Graph) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
         resized = variant.change is not None and variant.law is None
-        batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.modules())
+        batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.model.modules())
         if resized or batched or not self.quick:
             return None, "measured"
         try:

@@ -20,10 +20,9 @@ from initscope.inspection.inputs import InputFacts
 from initscope.inspection.instruments import Head, Trial
 from initscope.inspection.instruments.curves import LEARNS
 from initscope.inspection.one_step import Probe
-from initscope.inspection.signal import Signal
+from initscope.inspection.signal import Signal, signal_of
 from initscope.inspection.weights import WeightFacts
 from initscope.measurement.observation import Observation
-from initscope.rendering.folding import block_names
 
 __all__ = ["FEW_UNITS", "LEARNS", "Evidence"]
 
@@ -164,15 +163,9 @@ class Evidence:
     @cached_property
     def signal(self) -> Signal:
         """The graph of the rows."""
-        rows = self.seen.rows
-        angles = median_over_pairs(self.seen.angle)
-        varied = frozenset(int(index) for index in np.flatnonzero(angles > _PARALLEL))
-        return Signal(rows, self.seen.output % len(rows), varied)
-
-    @cached_property
-    def blocks(self) -> list[str]:
-        """The block of every row."""
-        return block_names(self.seen.rows)
+        rows, angles = self.seen.rows, median_over_pairs(self.seen.angle)
+        varied = np.flatnonzero(angles > _PARALLEL).tolist()
+        return signal_of(rows, self.seen.output % len(rows), varied)
 
     @cached_property
     def start(self) -> int:
@@ -204,8 +197,8 @@ class Evidence:
         """Rows that are made of what a table of zeros holds."""
         weights, behind = self.facts.weights, set[int]()
         tables = frozenset[str]() if weights is None else weights.zero_tables
-        for index, row in enumerate(self.seen.rows):
-            if row.within in tables or any(parent in behind for parent in row.reads):
+        for index, row in enumerate(self.seen.rows if tables else ()):
+            if row.within in tables or not behind.isdisjoint(row.reads):
                 behind.add(index)
         return self.signal.mask(frozenset(behind))
 
@@ -277,11 +270,12 @@ class Evidence:
         if passed is None:
             return np.array([]), []
         medians = median_over_pairs(passed[:, self.varied])
-        weighty = {self.blocks[index] for index in np.flatnonzero(self._has_weights)}
+        blocks = self.signal.blocks
+        weighty = {blocks[index] for index in np.flatnonzero(self._has_weights)}
         last = {
-            self.blocks[index]: int(index)
+            blocks[index]: int(index)
             for index in np.flatnonzero(self.trunk & self.hidden & (medians > 0) & np.isfinite(medians))
-            if self.blocks[index] in weighty
+            if blocks[index] in weighty
         }
         places = sorted(last.values())
         return medians[places], places
@@ -422,5 +416,4 @@ class Evidence:
     @cached_property
     def units(self) -> Floats:
         """Number of units of each row, NaN where it has no values."""
-        counts = np.array([self.signal.units(index) for index in range(len(self.seen.rows))], dtype=np.float64)
-        return np.where(counts > 0, counts, np.nan)
+        return self.signal.unit_counts

@@ -23,7 +23,7 @@ from initscope.inspection._checks import Check, Thresholds, reinitialized, selec
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.expansivity import layer_expansivities
-from initscope.inspection.facts import Facts, Training, facts_of
+from initscope.inspection.facts import Facts, TrainingSettings, facts_of
 from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
 from initscope.inspection.judging import run_checks
@@ -115,6 +115,11 @@ def inspect(
     progress : callable, optional
         Passes the list of alternatives that are tried on item by item, as ``tqdm`` does.
 
+    Returns
+    -------
+    Report
+        Findings with their fixes, the measured and predicted rows, and what was not checked.
+
     Examples
     --------
     >>> import torch, initscope
@@ -129,7 +134,7 @@ def inspect(
         wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
         raise InputError(f"loss = {loss!r} must be {wanted}")
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
-    if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
+    if targets is None and loss is None and isinstance(data, ImageSet) and _has_classes(data):
         targets, classes = data.labels, len(data.class_names)
     with borrowed(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
@@ -141,7 +146,7 @@ def inspect(
         _check_weights(model, seen)
         with borrowed(model):
             set_mode(model, mode)
-            training = Training(loss, optimizer, lr, trial, classes)
+            training = TrainingSettings(loss, optimizer, lr, trial, classes)
             with stage("one step of training, then a trial of at most 30 s" if trial is not False else "one step"):
                 facts = facts_of(model, seen, training if gradients else None)
         tried = (progress,) if alternatives else ()
@@ -152,7 +157,7 @@ def _report(
     model: nn.Module,
     seen: Observation,
     facts: Facts,
-    training: Training,
+    training: TrainingSettings,
     limits: Thresholds,
     checks: Sequence[Check],
     draws: int,
@@ -251,6 +256,11 @@ def _unbelievable(model: nn.Module) -> dict[str, str]:
     layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
     return {name: f"weights: {found.verdict}" for name, found in judged.items() if not found.believable}
+
+
+def _has_classes(data: ImageSet) -> bool:
+    """Whether labels are classes to learn; one or two samples each have labels that number images or pairs."""
+    return data.labels is not None and len(data.labels) > 2 * len(np.unique(data.labels))
 
 
 def _is_tensor(value: Any) -> bool:

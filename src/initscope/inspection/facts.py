@@ -21,7 +21,7 @@ from initscope.inspection.training_steps import TrainingStep
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
 
-__all__ = ["Facts", "Training", "facts_of"]
+__all__ = ["Facts", "TrainingSettings", "facts_of"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ _FEW = 16
 """Samples whose outputs say which loss fits."""
 
 
-class Training(NamedTuple):
+class TrainingSettings(NamedTuple):
     """How the user trains: loss, optimizer, learning rate, and whether to try it (None: if a loss is known)."""
 
     loss: Any = None
@@ -74,7 +74,7 @@ class Training(NamedTuple):
     """How many classes the targets are of, where the data set says so: they belong to that many outputs only."""
 
 
-def facts_of(model: nn.Module, seen: Observation, training: Training | None = None) -> Facts:
+def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | None = None) -> Facts:
     """Look at a model and what was observed of it; with ``training`` a few samples run forward and backward."""
     idle = seen.mode != "train" and _has_idle_norms(model)
     if training is None:
@@ -94,7 +94,7 @@ def facts_of(model: nn.Module, seen: Observation, training: Training | None = No
     return Facts(weight_facts(model), found, input_facts(seen), depends, head, trial, loss, name, idle)
 
 
-def _known_loss(model: nn.Module, seen: Observation, training: Training) -> tuple[Any, str]:
+def _known_loss(model: nn.Module, seen: Observation, training: TrainingSettings) -> tuple[Any, str]:
     """The loss that is given, or the one that outputs and targets suggest, and what it is; nothing where none is."""
     if training.loss is not None:
         name = getattr(training.loss, "__name__", type(training.loss).__name__)

@@ -12,7 +12,9 @@ __all__ = ["LEVELS", "Finding", "Fix", "Level", "NotChecked"]
 
 Level = Literal["error", "warning", "info"]
 _HELPS = 0.1
-"""By how much a share, an accuracy or a score has to grow to call a fix a help."""
+"""By how much a share has to grow to call a fix a help."""
+SCORE = "score"
+"""What is compared without targets: the score of `WhatIf`."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """From worst to mildest."""
 
@@ -43,7 +45,7 @@ class Fix(Result):
     before: float | None = None
     after: float | None = None
     tie: bool = False
-    measure: str = "score"
+    measure: str = SCORE
     law: Any = field(default=None, repr=False, compare=False)
     """The initializer, where only weights change: what ``--apply`` writes."""
 
@@ -58,15 +60,18 @@ class Fix(Result):
 
     @property
     def helped(self) -> bool:
-        """Whether a trial showed that it helps."""
-        return self.before is not None and self.after is not None and self.after >= self.before + _HELPS
+        """Whether a trial showed that it helps; alternatives that are scored are fixes only with fewer findings."""
+        if self.before is None or self.after is None:
+            return False
+        return self.after > self.before if self.measure == SCORE else self.after >= self.before + _HELPS
 
     @property
     def outcome(self) -> str:
         """What the trial showed: ``0.1 → 0.88``, or that there was none."""
         if self.before is None or self.after is None:
             return "not tried"
-        return f"tried: {self.measure} {self.before:.3g} → {self.after:.3g}"
+        gain = "" if self.helped else ", which is no gain"
+        return f"tried: {self.measure} {self.before:.3g} → {self.after:.3g}{gain}"
 
     def __str__(self) -> str:
         return f"{self.code or self.advice} ({self.outcome})"
@@ -122,5 +127,11 @@ class NotChecked(Result):
     give: str
     codes: tuple[str, ...]
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the arguments to give, which are those of the options of the command line."""
+        return tuple(name for part in self.give.split(", ") if (name := part.partition("=")[0]))
+
     def __str__(self) -> str:
-        return f"{self.what}, because {self.reason}"
+        give = f"; pass {' and '.join(self.options)}" if self.options else ""
+        return f"{self.what} ({self.reason}{give})"

@@ -15,18 +15,16 @@ from initscope.graph import Inputs
 from initscope.graph.borrowing import copy_of
 from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import WhatIf
-from initscope.inspection.finding import LEVELS, Finding, Fix
+from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.instruments import Candidate, Trial, compare_trials
-from initscope.inspection.instruments.curves import LEARNS
 from initscope.inspection.judging import rank
+from initscope.inspection.levels import level_after_fix, levels_of_effects
 
 __all__ = ["Tries", "after_fixes", "tried_fixes"]
 
 _MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 20.0
 """Fixes that are tried in all, and for one finding, and the time of all trials at most."""
 _BEFORE = "as it is"
-_BEHIND = 0.65
-"""Share of what a model learns with a fix below which it is far behind without."""
 
 
 @dataclass(frozen=True)
@@ -108,44 +106,10 @@ def _ranked(tried: list[Fix]) -> tuple[Fix, ...]:
 
 
 def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]], trial: Trial) -> tuple[Finding, ...]:
-    """Findings with the fixes that were tried; a structural fact hurts if its fix clearly helps, else it does not.
-
-    A warning on a model that learns is an error if the model learns much faster with the fix, and has the level that
-    its check declares for models that learn if it does not. While the loss still falls, and a fix does not help, an
-    error is a warning.
-    """
-    changed = [_levelled(finding, next(iter(fixes.get(finding.code, ())), None), trial) for finding in findings]
-    levels = {finding.code: finding.level for finding in changed}
-    weaker = {
-        old.code
-        for old, new in zip(findings, changed, strict=True)
-        if LEVELS.index(new.level) > LEVELS.index(old.level)
-    }
-    for index, finding in enumerate(changed):
-        if finding.caused_by in weaker:  # what follows from a finding is no worse than it
-            cause = levels[finding.caused_by]
-            level = max(finding.level, cause, key=LEVELS.index)
-            changed[index] = replace(finding, level=level, caused_by=None if cause == "info" else finding.caused_by)
-    return tuple(sorted(changed, key=rank))
-
-
-def _levelled(finding: Finding, fix: Fix | None, trial: Trial) -> Finding:
-    """A finding with a fix that was tried, and the level that follows."""
-    declared, level = checks(finding.code)[0], finding.level
-    helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
-    # all weights anew may be faster for other reasons: it has to be what makes the model learn
-    own = fix is not None and fix.law is None and not (fix.code or "").startswith("initscope.initializers.")
-    decisive = fix is not None and _much_faster(fix) and (fix.after or 0.0) >= LEARNS and trial.outcome != "learns"
-    serious = declared.stuck or (declared.level if decisive or (trial.prompt and own) else None)
-    if level == "warning" and helped and serious and (own or not trial.prompt):
-        level = serious
-    elif level == "warning" and trial.prompt and declared.learning:
-        level = declared.learning
-    elif level == "error" and fix is not None and fix.tried and not helped and declared.learning:
-        level = "warning" if trial.outcome == "still falling" else level
-    return replace(finding, level=level, fix=fix or finding.fix)
-
-
-def _much_faster(fix: Fix) -> bool:
-    """Whether the model is far behind at the step at which it nearly has all of the possible fall with the fix."""
-    return fix.helped and (fix.before or 0.0) < _BEHIND * (fix.after or 0.0)
+    """Findings with the fixes that were tried, and the levels that follow."""
+    changed = []
+    for finding in findings:
+        fix = next(iter(fixes.get(finding.code, ())), None)
+        finding = finding if fix is None else replace(finding, fix=fix)
+        changed.append(level_after_fix(finding, checks(finding.code)[0], fix, trial))
+    return tuple(sorted(levels_of_effects(findings, changed), key=rank))

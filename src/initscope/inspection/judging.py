@@ -12,6 +12,7 @@ from initscope.inspection._checks.declaration import Hit
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.facts import Facts
 from initscope.inspection.finding import LEVELS, Finding, Fix, NotChecked
+from initscope.inspection.levels import levelled, levels_of_causes
 from initscope.inspection.suitable_laws import by_hand, filled_in
 from initscope.measurement.observation import Observation
 from initscope.results import plain
@@ -24,8 +25,6 @@ _ANYWHERE = ("IS112", "IS2", "IS3", "IS4", "IS6")
 """Causes that explain a symptom wherever in the network it shows."""
 _BACKWARD = ("IS107", "IS108", "IS2", "IS4")
 """Symptoms that show upstream of their cause, or in the loss."""
-_GLOBAL = "initscope.initializers."
-"""Beginning of fixes that change more than what a check found."""
 
 
 class Checked(NamedTuple):
@@ -37,7 +36,22 @@ class Checked(NamedTuple):
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
-    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops."""
+    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops.
+
+    Parameters
+    ----------
+    seen : Observation
+        What `initscope.measurement.observe` recorded.
+    thresholds : Thresholds, optional
+        Bounds of the checks; default: those of their declarations.
+    facts : Facts, optional
+        What is known of weights, data and one training step.
+
+    Returns
+    -------
+    tuple of Finding
+        Sorted by level, causes before their symptoms.
+    """
     return run_checks(Evidence(seen, facts or Facts()), thresholds or Thresholds()).findings
 
 
@@ -48,27 +62,15 @@ def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] |
     ready = [item for item in checks if missing.keys().isdisjoint(item.reads)]
     told = [item for item in ready if item.on_constant_data or not evidence.constant]
     tested = [(item, item.test(evidence, limits.of(item))) for item in told]
-    hits = [(item, _levelled(item, hit, evidence)) for item, hit in tested if hit is not None]
-    if evidence.harm == "proven" and not any(hit.level == "error" and item.code[:3] != "IS4" for item, hit in hits):
-        hits = [(item, _promoted(item, hit)) for item, hit in hits]  # nothing else explains the harm
+    hits = levelled([(item, hit) for item, hit in tested if hit is not None], evidence)
     # One fix for one network: a distribution that preserves angles preserves scales too.
     preserving = any("{keeping}" in item.fix for item, hit in hits if hit.level != "info")
     findings = [_finding(item, hit, limits, evidence, preserving) for item, hit in hits]
     rows = {item.code: hit.row for item, hit in hits}
     caused = [replace(finding, caused_by=_cause(finding, item, findings, rows))
               for finding, (item, _) in zip(findings, hits, strict=True)]  # fmt: skip
-    ordered = tuple(sorted(_raised(caused), key=rank))
+    ordered = tuple(sorted(levels_of_causes(caused), key=rank))
     return Checked(ordered, _not_checked(evidence, checks), len(ready))
-
-
-def _raised(findings: Sequence[Finding]) -> list[Finding]:
-    """Causes with the level of the worst that follows from them: what causes an error hurts as much."""
-    worst = {finding.code: finding.level for finding in findings}
-    for _ in findings:  # chains of causes
-        for finding in findings:
-            if finding.caused_by is not None:
-                worst[finding.caused_by] = min(worst[finding.caused_by], worst[finding.code], key=LEVELS.index)
-    return [replace(finding, level=worst[finding.code]) for finding in findings]
 
 
 def rank(finding: Finding) -> tuple[int, bool, int, str]:
@@ -88,23 +90,6 @@ def _cause(finding: Finding, item: Check, findings: Sequence[Finding], rows: dic
     return None
 
 
-def _levelled(item: Check, hit: Hit, evidence: Evidence) -> Hit:
-    """The hit with its level: that of the declaration, unless the hit has one or the trial shows that nothing hurts."""
-    level = hit.level or item.level
-    if item.needs_norms and evidence.facts.idle_norms:
-        return replace(hit, level="info")
-    if evidence.harm == "none" and item.learning is not None:
-        tried = bool(item.fix or hit.fix) and not item.fix.startswith(_GLOBAL)  # its fix has the last word
-        level = max(level, "warning" if tried else item.learning, key=LEVELS.index)
-    return replace(hit, level=level)
-
-
-def _promoted(item: Check, hit: Hit) -> Hit:
-    """The hit with the level of a model that does not learn."""
-    serious = item.stuck is not None and hit.level == "warning"
-    return replace(hit, level=item.stuck) if serious else hit
-
-
 def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, preserving: bool) -> Finding:
     row = evidence.seen.rows[hit.row]
     threshold = hit.threshold if hit.threshold is not None else limits.of(item) if item.unit else None
@@ -120,7 +105,7 @@ def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, pres
 def _title(hit: Hit, evidence: Evidence) -> str:
     """The layer of a hit for people: the op of a module, or the name of what has no op."""
     row = evidence.seen.rows[hit.row]
-    return row.title if hit.layer in ("", row.layer) else spoken(hit.layer)
+    return row.position if hit.layer in ("", row.layer) else spoken(hit.layer)
 
 
 def _sentence(text: str) -> str:
@@ -143,7 +128,8 @@ def _not_checked(evidence: Evidence, checks: Sequence[Check]) -> tuple[NotChecke
     """What is missing, each with the checks that it kept from running."""
     missing, groups = evidence.missing, dict[tuple[str, str, str], list[str]]()
     for item in checks:
-        first = next((name for name in missing if name in item.reads), None)
-        if first is not None:
-            groups.setdefault(missing[first], []).append(item.code)
+        for name, reason in missing.items():
+            if name in item.reads:
+                groups.setdefault(reason, []).append(item.code)
+                break
     return tuple(NotChecked(*why, tuple(codes)) for why, codes in groups.items())

@@ -14,7 +14,7 @@ from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
 from initscope.inspection._checks.signal import collapsed_rows, dead_rows
 from initscope.inspection.evidence import Evidence
 from initscope.rendering.depth import Panel
-from initscope.rendering.figures import behind_activations
+from initscope.rendering.figures import rows_after_activations
 from initscope.rendering.folding import JOINS, fold, group, line_title
 from initscope.rendering.layers import Column, Section, side_columns
 from initscope.rendering.page import angle_panel, size_panel
@@ -64,7 +64,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     on_trunk = size.at(trunk).measured
     rank = np.where(evidence.trunk & evidence.hidden, seen.effective_rank, np.nan)
     bad = {
-        "size": beyond(on_trunk, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
+        "RMS ratio": beyond(on_trunk, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
         "gradient": beyond(gradient.measured, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
         "angle": _where(collapsed_rows(evidence, limits.collapse)) if "collapse" in faults else frozenset(),
         "rank": beyond(rank, ("rank-loss", limits.rank_loss), None),
@@ -72,7 +72,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
     }
     first = frozenset(index for places in report.begins.values() for index in places)
-    drawn = [0, *behind_activations(rows, [index for index in trunk if index > 0])]
+    drawn = [0, *rows_after_activations(rows, [index for index in trunk if index > 0])]
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
         _gradient_panel(gradient, imbalance),
@@ -136,7 +136,7 @@ def _columns(
     cosine = mean_over_pairs(seen.gradient_cosine)
     return [
         *side_columns(angle, "angle", "angle °", 1, bad["angle"]),
-        *side_columns(size, "rms_ratio", "size", 3, bad["size"]),
+        *side_columns(size, "rms_ratio", "RMS ratio", 3, bad["RMS ratio"]),
         *_token_columns(report),
         Column("gradient_over_last_predicted", "gradient", predicted, side="predicted", extra=True),
         Column("gradient_over_last", "gradient", gradient.measured, gradient.error, "measured", bad=bad["gradient"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.rendering.depth import drawn_panels
-from initscope.rendering.folding import folding_told
 from initscope.rendering.layers import layer_table, page_data
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
@@ -23,7 +22,7 @@ from initscope.rendering.thumbnails import Thumbnail, thumbnails
 if TYPE_CHECKING:
     from initscope.inspection.report import Report
 
-__all__ = ["as_comparison", "render_report", "table_texts"]
+__all__ = ["as_comparison", "block_texts", "render_report"]
 
 _DIGITS = {
     "angle_predicted": 1,
@@ -87,7 +86,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "cautions": report.cautions,
         "versus": _versus(report),
         "what_if": _what_if(report),
-        "findings": [_shown(report, finding, to_do["code"]) for finding in report.findings],
+        "findings": [_shown(finding, to_do["code"]) for finding in report.findings],
         "serious": len(report.errors) + len(report.warnings),
         "headline": headline(comparison),
         "depth": depth,
@@ -102,7 +101,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     return render_part("report.html" if fragment else "page.html", **context)
 
 
-def _shown(report: Report, finding: Finding, code: str) -> dict[str, Any]:
+def _shown(finding: Finding, code: str) -> dict[str, Any]:
     """A finding with what its check declares; its own line to type, unless that is ``code``, at the top."""
     declared = checks(finding.code)[0]
     own = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
@@ -110,11 +109,6 @@ def _shown(report: Report, finding: Finding, code: str) -> dict[str, Any]:
     extra = {"line": "" if finding.caused_by or _typed(own) == code else own, "advice": fix}
     sources = "; ".join(declared.references)
     return vars(finding) | extra | {"why": declared.why, "unit": declared.unit, "sources": sources}
-
-
-def layer_title(report: Report, layer: str) -> str:
-    """A layer's name for people; of a module or parameter without an op the name itself."""
-    return next((row.title for row in report.rows if row.layer == layer), layer)
 
 
 def _what_to_do(report: Report) -> dict[str, str]:
@@ -226,10 +220,9 @@ def _picture(report: Report, index: int) -> Thumbnail | None:
     return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
-def table_texts(report: Report, depth: int | None = None) -> tuple[list[dict[str, str]], str]:
-    """The report's blocks as short texts, few of them (see `Report.blocks`), and how many steps they fold."""
-    lines = report.blocks(depth, few=True)
-    return [_texts(row) for row in lines], folding_told(lines)
+def block_texts(blocks: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Lines of `Report.blocks` as short texts."""
+    return [_texts(row) for row in blocks]
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str]:

@@ -102,6 +102,18 @@ class Audit(Result):
 def audit(model: nn.Module) -> Audit:
     """The law of every parameter of ``model``; nothing is run.
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any model; its parameters are read.
+
+    Returns
+    -------
+    Audit
+        One entry per parameter: its distribution, its gain, and who set it.
+
+    Examples
+    --------
     >>> _ = torch.manual_seed(0)
     >>> found = audit(nn.Linear(300, 200)).parameters[0]
     >>> found.distribution, found.set_by, round(found.gain, 2)
@@ -166,9 +178,9 @@ def _sampled(values: Tensor) -> Floats:
 
 def _tolerance(flat: Floats, count: int) -> float:
     """Four standard errors of a deviation, relative to it."""
-    centred = flat - flat.mean() if len(flat) else flat
-    square = float(np.mean(centred**2)) if len(flat) else 0.0
-    excess = float(np.mean(centred**4)) / square**2 - 3 if square > 0 else 0.0
+    centered = flat - flat.mean() if len(flat) else flat
+    square = float(np.mean(centered**2)) if len(flat) else 0.0
+    excess = float(np.mean(centered**4)) / square**2 - 3 if square > 0 else 0.0
     return max(2e-3, 4 * math.sqrt(max(0.0, excess + 2) / max(1, count)) / 2)
 
 

@@ -128,8 +128,7 @@ class Report(Result):
     @property
     def layers(self) -> int:
         """How many layers have weights; a layer that is called several times counts once."""
-        weighty = [row for row in self.observation.rows if row.role in ("weights", "recurrent", "embedding")]
-        return len({row.traits.weight_names or row.layer for row in weighty})
+        return self.observation.rows[0].layers
 
     @property
     def headline(self) -> str:
@@ -141,8 +140,8 @@ class Report(Result):
         said = f"{counts} {size}: {serious[0].message}" if serious else f"No problems found {size}."
         others = dict.fromkeys(finding.name for finding in serious[1:] if finding.name != serious[0].name)
         said += f" Also: {', '.join(others)}." if others else ""
-        unknown = "; ".join(str(item) for item in self.not_checked)
-        return f"{said} Not checked: {unknown}" if unknown else said
+        unknown = ", ".join(str(item) for item in self.not_checked)
+        return f"{said} Not checked: {unknown}." if unknown else f"{said} All checks ran."
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -181,18 +180,19 @@ class Report(Result):
             for name, layer in begun.items()
         }
 
-    def blocks(self, depth: int | None = None, *, few: bool = False) -> list[dict[str, Any]]:
+    def blocks(self, depth: int | None = None, *, few: bool | int = False) -> list[dict[str, Any]]:
         """The table folded by module: one dict a block, with the numbers of its last row.
 
         Gradients are geometric means over the layers of a block, dead and saturated fractions its worst, entropies the
         mean over its attentions. ``depth`` folds to paths of that many modules instead; ``rows`` says how many ops a
         line stands for, ``findings`` which errors and warnings first hold in it, ``title`` is its name for people.
-        ``few``: where there are more blocks than a terminal shows, neighbours are one line, but for those in which a
-        finding begins.
+        ``few``: where there are more blocks than a terminal shows, or than that number, neighbours are one line, but
+        for those in which a finding begins.
         """
         rows, begin, named = self.observation.rows, self.begins, set[str]()
         alone = frozenset(index for places in begin.values() for index in places)
-        lines = few_lines(rows, depth, alone) if few else fold(rows, depth)
+        most = None if few is True else int(few)
+        lines = few_lines(rows, depth, alone, most) if few else fold(rows, depth)
         table = folded_table(rows, self.table(), lines)
         for line, (_, members) in zip(table, lines, strict=True):
             line["findings"] = [

@@ -8,16 +8,21 @@ residual stream, concatenations, pooling. Rows of a branch, the inside of a norm
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from initscope.geometry import Row
+from initscope.geometry import Floats, Row
+from initscope.rendering.folding import block_names
+from initscope.traits import RowStructure
 
-__all__ = ["Signal"]
+__all__ = ["Signal", "signal_of"]
 
+_ENTERING = ("input", "embedding")
+"""Roles of rows at which real values enter."""
 _SAME_VALUES = frozenset({"movement", "bookkeeping", "scaling"})
 _SIDE_INPUT = 8
 """An input of fewer values than the largest by this factor steers: a time step, a class, a temperature."""
@@ -25,22 +30,46 @@ _GATED = 2
 """A factor of fewer values than what it multiplies, by this factor at least, is a gate."""
 
 
+def signal_of(rows: Sequence[Row], output: int, varied: Collection[int]) -> Signal:
+    """Return the graph of the rows: the same object for every draw of the weights of one architecture.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Of an observation.
+    output : int
+        The row that the model returns.
+    varied : collection of int
+        Rows in which samples differ.
+
+    Returns
+    -------
+    Signal
+    """
+    structure = [RowStructure(row.layer, row.role, row.shape, row.within, row.reads, row.traits) for row in rows]
+    entering = [index for index, row in enumerate(rows) if row.role in _ENTERING and index in varied]
+    return _signal(tuple(structure), output, frozenset(entering))
+
+
 @dataclass(frozen=True)
 class Signal:
-    """The rows as a graph; ``output`` is the row that the model returns, ``varied`` those that samples differ in."""
+    """The rows as a graph; ``output`` is the row that the model returns.
 
-    rows: tuple[Row, ...]
+    ``varied`` are the inputs and tables whose values differ between samples.
+    """
+
+    rows: tuple[RowStructure, ...]
     output: int
     varied: frozenset[int] = frozenset()
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """Rows at which real values enter: inputs of the model, or what a table makes of indices."""
-        real = [index for index, row in enumerate(self.rows) if row.role == "input" and row.shape]
+        real = [index for index, row in enumerate(self.rows) if row.role == _ENTERING[0] and row.shape]
         looked_up = [
             index
             for index, row in enumerate(self.rows)
-            if row.role == "embedding" and row.shape and not any(self.rows[r].shape for r in self.before(index))
+            if row.role == _ENTERING[1] and row.shape and not any(self.rows[r].shape for r in self.before(index))
         ]
         entering = [index for index in (*real, *looked_up) if index in self.varied] or real or looked_up
         if not entering:
@@ -177,6 +206,23 @@ class Signal:
             if self.rows[after].role in kinds and 2 * self.units(after) <= self.units(before)
         )
 
+    @cached_property
+    def norms(self) -> dict[int, str]:
+        """Rows that normalize, and the kind of their norm."""
+        normalizations = [(index, row.traits.normalizes) for index, row in enumerate(self.rows)]
+        return {index: norm.kind for index, norm in normalizations if norm is not None}
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """The block of every row."""
+        return block_names(self.rows)
+
+    @cached_property
+    def unit_counts(self) -> Floats:
+        """Number of units of each row, NaN where it has no values."""
+        counts = np.array([math.prod(row.shape) if row.shape else 0 for row in self.rows], dtype=np.float64)
+        return np.where(counts > 0, counts, np.nan)
+
     def units(self, index: int) -> int:
         """Number of values of a row for each sample; 0 where it has none."""
         shape = self.rows[index].shape
@@ -223,3 +269,8 @@ class Signal:
         while self.rows[index].role in _SAME_VALUES and len(self.rows[index].reads) == 1:
             index = self.rows[index].reads[0]
         return index
+
+
+@lru_cache(maxsize=16)
+def _signal(rows: tuple[RowStructure, ...], output: int, varied: frozenset[int]) -> Signal:
+    return Signal(rows, output, varied)

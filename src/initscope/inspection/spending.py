@@ -45,7 +45,7 @@ class Spending:
 
     def refuses(self, variant: Variant, model: nn.Module, pairs: int) -> str:
         """Why a trial of ``variant`` on so many pairs is left out, or nothing, and then its cost counts as spent."""
-        weights = sum(parameter.numel() for parameter in model.parameters())
+        weights = sum(map(torch.Tensor.numel, model.parameters()))
         cost = _OBSERVED * variant.work * self.work * 2 * pairs + _DRAW * weights + variant.drawing(model)
         if self.spent + cost > self.limit:
             left = max(0.0, self.limit - self.spent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from initscope.geometry import Row
@@ -11,15 +12,15 @@ __all__ = ["by_hand", "filled_in", "has_relu", "steers"]
 
 def steers(rows: Sequence[Row]) -> bool:
     """Whether some weights make scores of an attention, or run in a loop over time."""
-    scores = {parent for row in rows if row.traits.product for parent in row.reads}
-    attends = any(row.traits.attention in ("fused", "module") or row.traits.product for row in rows)
-    weighed = any(row.traits.attention == "weights" and index in scores for index, row in enumerate(rows))
-    return attends or weighed or any(row.role == "recurrent" for row in rows)
+    for row in rows:
+        if row.traits.product or row.traits.attention in ("fused", "module") or row.role == "recurrent":
+            return True
+    return False
 
 
 def has_relu(rows: Sequence[Row]) -> bool:
     """Whether an activation is a ReLU or a leaky one, which zero sums and mirrored halves are made for."""
-    return any(row.traits.rectifier for row in rows)
+    return True in [row.traits.rectifier for row in rows]
 
 
 def by_hand(verdict: str, rows: Sequence[Row]) -> str:
@@ -28,11 +29,11 @@ def by_hand(verdict: str, rows: Sequence[Row]) -> str:
     Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. Behind norms the
     size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
     """
-    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_centre(rows):
+    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_center(rows):
         change = "replace them by nn.Tanh() or nn.ReLU(), or add norms or skip connections"
         return f"no initializer helps a stack of sigmoids: {change}"
-    weights, norms = (sum(row.role == role for row in rows) for role in ("weights", "norm"))
-    if verdict == "gradient-imbalance" and 2 * norms >= weights and not any(row.role == "merge" for row in rows):
+    roles = Counter([row.role for row in rows])
+    if verdict == "gradient-imbalance" and 2 * roles["norm"] >= roles["weights"] and not roles["merge"]:
         return "put skip connections around every block, or use fewer: after norms other weights change nothing"
     return ""
 
@@ -56,7 +57,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
     return text
 
 
-def _all_off_centre(rows: Sequence[Row]) -> bool:
+def _all_off_center(rows: Sequence[Row]) -> bool:
     """Whether all activations are sigmoids and the like: bounded, with one sign."""
     found = [row.traits for row in rows if row.role == "activation"]
     return bool(found) and all(traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in found)

@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from initscope.geometry import Row
 from initscope.graph import is_weight_layer
+from initscope.graph.ops import WEIGHT_LAYERS
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
 from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.inspection.suitable_laws import has_relu, steers
@@ -43,7 +44,7 @@ class Variant:
         """Multiplications of one draw of the weights, where it decomposes the matrices of all layers; else 0."""
         if not isinstance(getattr(self.law, "base", self.law), (Orthogonal, LooksLinear)):
             return 0.0
-        matrices = [module.weight for module in model.modules() if is_weight_layer(module)]
+        matrices = [module.weight for module in model.modules() if isinstance(module, WEIGHT_LAYERS)]
         shapes = [(len(matrix), matrix.numel() // max(1, len(matrix))) for matrix in matrices]
         return float(sum(2 * rows * columns * min(rows, columns) for rows, columns in shapes))
 

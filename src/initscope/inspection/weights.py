@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from initscope.graph import is_weight_layer, role_of
+from initscope.graph.ops import WEIGHT_LAYERS
 
 __all__ = ["WeightFacts", "drawn_weights", "following", "weight_facts"]
 
@@ -56,10 +57,18 @@ class WeightFacts:
 def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
     """Path, module, name and values of every matrix that is drawn at the start: of Linear layers, convolutions,
     embeddings, attention and loops over time. Tied ones come once."""
-    kinds = (nn.Embedding, nn.EmbeddingBag, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase, nn.Bilinear)
+    kinds = (
+        *WEIGHT_LAYERS,
+        nn.Embedding,
+        nn.EmbeddingBag,
+        nn.MultiheadAttention,
+        nn.RNNBase,
+        nn.RNNCellBase,
+        nn.Bilinear,
+    )
     seen: set[int] = set()
     for path, module in model.named_modules():
-        if is_weight_layer(module) or isinstance(module, kinds):
+        if isinstance(module, kinds):
             for name, parameter in module.named_parameters(recurse=False):
                 if parameter.dim() > 1 and id(parameter) not in seen:
                     seen.add(id(parameter))
@@ -77,11 +86,11 @@ def following(model: nn.Module) -> frozenset[str]:
     learning: dict[tuple[object, ...], list[Tensor]] = defaultdict(list)
     frozen: list[tuple[str, tuple[object, ...], Tensor]] = []
     for path, module, name, values in drawn_weights(model):
-        place, centred = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
+        place, centered = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
         if getattr(module, name).requires_grad:
-            learning[place].append(centred)
+            learning[place].append(centered)
         else:
-            frozen.append((path, place, centred))
+            frozen.append((path, place, centered))
 
     def alike(one: Tensor, other: Tensor) -> bool:
         return bool((one * other).sum() > _FOLLOWS * one.norm() * other.norm())
@@ -99,21 +108,22 @@ def weight_facts(model: nn.Module) -> WeightFacts:
         if is_weight_layer(module) and getattr(module, "groups", 1) == 1 and not isinstance(module, _ConvTransposeNd)
     }
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    named = {path: module for path, module in model.named_modules() if getattr(module, "weight", None) is not None}
-    tied = frozenset(path for path, module in named.items() if id(module.weight) in tables)
-    shifted = tuple(path for path, module in named.items() if role_of(module) == "norm" and _is_shifted(module))
+    modules = dict(model.named_modules())
+    roles = {kind: role_of(kind) for kind in set(map(type, modules.values()))}
+    norms = {path: module for path, module in modules.items() if roles[type(module)] == "norm"}
+    named = {path: module for path, module in modules.items() if getattr(module, "weight", None) is not None}
+    tied = frozenset([path for path, module in named.items() if id(module.weight) in tables])
+    shifted = tuple(path for path, module in norms.items() if path in named and _is_shifted(module))
     looked_up = {path: m for path, m in named.items() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     zero = frozenset(path for path, table in looked_up.items() if not bool(table.weight.any()))
     found = _clones(weights), _symmetric(weights), _odd(weights)
-    leaky = {path: module for path, module in model.named_modules() if isinstance(module, nn.LeakyReLU)}
+    leaky = {path: module for path, module in modules.items() if isinstance(module, nn.LeakyReLU)}
     straight = tuple(path for path, module in leaky.items() if module.negative_slope == 1)
-    norms = {path: module for path, module in model.named_modules() if role_of(module) == "norm"}
     eps = {path: float(m.eps) for path, m in norms.items() if isinstance(getattr(m, "eps", None), float)}
     tracking = {path: m for path, m in norms.items() if getattr(m, "track_running_stats", False)}
     momentum = {path: float(m.momentum) for path, m in tracking.items() if isinstance(m.momentum, float)}
-    zeros = frozenset(
-        path for path, module in named.items() if is_weight_layer(module) and not bool(module.weight.any())
-    )
+    layers = [(path, module) for path, module in named.items() if isinstance(module, WEIGHT_LAYERS)]
+    zeros = frozenset([path for path, layer in layers if not bool(layer.weight.any())])
     return WeightFacts(*found, mixing, tied, shifted, zero, _repeated(model), straight, eps, momentum, zeros)
 
 
@@ -123,10 +133,9 @@ def _repeated(model: nn.Module) -> dict[str, str]:
     found = {}
     for path, module in model.named_modules(remove_duplicate=False):
         parent, _, name = path.rpartition(".")
-        if name.isdigit() and any(parameter.dim() > 1 for parameter in module.parameters()):
-            original = first.setdefault((parent, id(module)), path)
-            if original != path:
-                found[path] = original
+        original = first.setdefault((parent, id(module)), path) if name.isdigit() else path
+        if original != path and any(parameter.dim() > 1 for parameter in module.parameters()):
+            found[path] = original
     return found
 
 

@@ -1,7 +1,7 @@
-"""Where people train: a watch over a training run, for a plain loop, Lightning, Hugging Face; logs; pytest.
+"""Integrations: inspection during training (plain loops, Lightning, Hugging Face), loggers, and a pytest plugin.
 
-`Watch` inspects the model at the start and during training and says what appears; the callbacks call it at the right
-time. Each library is imported only when its callback is made.
+`Watch` inspects the model before and during training and warns about new findings; the callbacks call it for you.
+Each library is imported only when its callback is created.
 """
 
 import lazy_loader

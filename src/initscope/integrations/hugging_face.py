@@ -1,4 +1,4 @@
-"""A callback for the ``Trainer`` of Hugging Face's transformers."""
+"""Callback for the ``Trainer`` of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ __all__ = ["hugging_face_callback"]
 
 
 def hugging_face_callback(data: Any = None, **options: Any) -> Any:
-    """A ``transformers.TrainerCallback``: a report when training begins, a look after every epoch, a stop if asked for.
+    """Return a ``transformers.TrainerCallback`` that inspects the model before training and after every epoch.
 
     Parameters
     ----------
     data
-        As in `Watch`: a dict of tensors named as the model's arguments. None: the first batch of the trainer's loader.
+        See `Watch`: a dict of tensors by the names of the model's arguments. None: the first batch of the trainer.
     **options
-        Of `Watch`: ``stop_on="not-finite"``, ``warn_on=``, ``every=``, ``out="report.html"``, ``log=``.
+        Options of `Watch`: ``stop_on="not-finite"``, ``warn_on=``, ``every=``, ``out="report.html"``, ``log=``.
 
-    Hugging Face's models return more than a tensor; the first of it that is one is looked at. The `Watch` is the
-    callback's attribute ``watch``.
+    If the model returns several values, its first tensor is inspected. The callback stops training if ``stop_on``
+    says so. Its attribute ``watch`` is the `Watch`.
     """
     base = library("transformers").TrainerCallback
 
     class InitscopeCallback(base):  # type: ignore[misc, valid-type]
-        """Looks at the model as it trains."""
+        """Inspects the model during training."""
 
         def __init__(self) -> None:
             self.watch = Watch(data, **options)
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-            """The report of the start."""
+            """Inspect the model before training."""
             if self.watch.data is None:
                 self.watch.data = dict(next(iter(given["train_dataloader"])))
             self.watch.start(given["model"])
             self._stop(control)
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-            """A look after the epoch."""
+            """Inspect the model after an epoch."""
             self.watch.step(given["model"], state.global_step)
             self._stop(control)
 

@@ -1,4 +1,4 @@
-"""A callback for Lightning's ``Trainer``."""
+"""Callback for the ``Trainer`` of Lightning."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ __all__ = ["lightning_callback"]
 
 
 def lightning_callback(data: Any = None, *, module: str = "", **options: Any) -> Any:
-    """A ``lightning.Callback``: a report when training starts, a look after every epoch, a stop if asked for.
+    """Return a ``lightning.Callback`` that inspects the model before training and after every epoch.
 
     Parameters
     ----------
     data
-        As in `Watch`. None: the first batch of the trainer's own training loader.
+        See `Watch`. None: the first batch of the training loader of the trainer.
     module
-        Name of the network inside the LightningModule, such as ``"net"``; default: the module itself.
+        Name of the network in the LightningModule, such as ``"net"``; default: the whole module.
     **options
-        Of `Watch`: ``stop_on="not-finite"``, ``warn_on=``, ``every=``, ``out="report.html"``, ``log=``.
+        Options of `Watch`: ``stop_on="not-finite"``, ``warn_on=``, ``every=``, ``out="report.html"``, ``log=``.
 
-    The scalars of each look also go to the trainer's own loggers. The `Watch` is its attribute ``watch``.
+    The callback stops training if ``stop_on`` says so, and sends the scalars also to the loggers of the trainer. Its
+    attribute ``watch`` is the `Watch`.
     """
     callback = library("lightning.pytorch", "pytorch_lightning").Callback
 
     class InitscopeCallback(callback):  # type: ignore[valid-type, misc]
-        """Looks at the network as it trains."""
+        """Inspects the network during training."""
 
         def __init__(self) -> None:
             super().__init__()
             self.watch = Watch(data, **options)
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            """The report of the start."""
+            """Inspect the network before training."""
             if self.watch.data is None:
                 batch = next(iter(trainer.train_dataloader))
                 self.watch.data = tuple(batch) if isinstance(batch, list) else batch
@@ -43,7 +44,7 @@ def lightning_callback(data: Any = None, *, module: str = "", **options: Any) ->
             self._stop(trainer)
 
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-            """A look after the epoch."""
+            """Inspect the network after an epoch."""
             self.watch.step(_network(pl_module, module), trainer.current_epoch + 1)
             self._stop(trainer)
 

@@ -1,4 +1,4 @@
-"""A report as a few dozen scalars, and where to send them: TensorBoard, Weights & Biases."""
+"""Loggers that send a report as a few dozen scalars to TensorBoard or Weights & Biases."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _MOST_BLOCKS = 6
 
 
 def scalars(report: Report) -> dict[str, float]:
-    """``{"initscope/size/0.conv": 0.9, …}``: a few dozen numbers, whatever the depth.
+    """Return a few dozen numbers by name, ``{"initscope/size/0.conv": 0.9, …}``, for networks of any depth.
 
-    Of six blocks evenly over the depth, the last included, the mean cosine of pairs, the size over the input's, the
-    gradient over the last layer's, dead units and rank; ``initscope/healthy`` and, for each finding,
-    ``initscope/finding/NAME`` = 1.
+    Six blocks, evenly spaced and with the last one, have the mean cosine of pairs, the RMS ratio (``size``), the
+    gradient divided by that of the last layer, the fraction of dead units, and the rank. ``initscope/healthy`` is 1 or
+    0, and each finding adds ``initscope/finding/NAME`` = 1.
     """
     blocks = report.blocks()[1:]
-    places = np.unique(np.linspace(0, len(blocks) - 1, min(len(blocks), _MOST_BLOCKS)).round().astype(int))
-    found = {"initscope/healthy": float(report.healthy)}
-    for place in places if blocks else ():
+    chosen = np.unique(np.linspace(0, len(blocks) - 1, min(len(blocks), _MOST_BLOCKS)).round().astype(int))
+    values = {"initscope/healthy": float(report.healthy)}
+    for index in chosen if blocks else ():
         for column, name in _COLUMNS.items():
-            value = blocks[place][column]
+            value = blocks[index][column]
             if value is not None and math.isfinite(value):
-                found[f"initscope/{name}/{place:02d}.{blocks[place]['layer']}"] = float(value)
-    return found | {f"initscope/finding/{finding.name}": 1.0 for finding in report.findings}
+                values[f"initscope/{name}/{index:02d}.{blocks[index]['layer']}"] = float(value)
+    return values | {f"initscope/finding/{finding.name}": 1.0 for finding in report.findings}
 
 
 def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None]:
-    """Logs to a ``torch.utils.tensorboard.SummaryWriter``, or to one that is made for the folder given."""
+    """Return a logger for a ``torch.utils.tensorboard.SummaryWriter``, or for a folder where one is created."""
     if not hasattr(writer, "add_scalar"):
         writer = library("torch.utils.tensorboard", of="tensorboard").SummaryWriter(str(writer))
 
@@ -57,9 +57,9 @@ def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None
 
 
 def wandb_logger(run: Any = None) -> Callable[[Mapping[str, float], int], None]:
-    """Logs to a run of Weights & Biases; None: to the one that ``wandb.init`` has begun.
+    """Return a logger for a run of Weights & Biases; None: the run that ``wandb.init`` started.
 
-    The step is logged as ``initscope/step``: the run's own counter belongs to the training loop.
+    The step is logged as ``initscope/step``, because the step counter of the run belongs to the training loop.
     """
     if run is None:
         run = library("wandb")

@@ -1,6 +1,6 @@
-"""The pytest plugin: a fixture ``initscope`` whose ``assert_healthy(model, data)`` fails with the report's errors.
+"""The pytest plugin: the fixture ``initscope_checks``, whose ``assert_healthy(model, data)`` fails with the errors.
 
-It loads with pytest wherever initscope is installed, and imports nothing else until the fixture is used.
+pytest loads it wherever initscope is installed. It imports nothing else until the fixture is used.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import pytest
 if TYPE_CHECKING:
     from initscope.inspection import Report
 
-__all__ = ["Checks", "initscope", "pytest_addoption"]
+__all__ = ["Checks", "initscope_checks", "pytest_addoption"]
 
 
 def pytest_addoption(parser: Any) -> None:
-    """``--initscope-report FOLDER``: where pages of failing models are written."""
+    """Add the option ``--initscope-report FOLDER`` for the pages of failing models."""
     group = parser.getgroup("initscope")
-    group.addoption("--initscope-report", default="", help="Folder for the pages of models that have an error.")
+    group.addoption("--initscope-report", default="", help="Write the pages of failing models to this folder.")
 
 
 class Checks:
-    """What the fixture offers."""
+    """Methods of the fixture ``initscope``."""
 
     def __init__(self, name: str, folder: str) -> None:
         self._name, self._folder = name, folder
 
     def inspect(self, model: Any, data: Any, **options: Any) -> Report:
-        """`initscope.inspect` without alternatives, which a test does not need."""
+        """Run `initscope.inspect` without alternatives, which a test does not need."""
         from initscope.inspection import inspect
 
         return inspect(model, data, **({"pairs": 64, "alternatives": False, "prediction": False} | options))
@@ -54,7 +54,7 @@ class Checks:
         return f"\npage: {report.to_html(Path(self._folder) / f'{safe}.html')}"
 
 
-@pytest.fixture(name="initscope")
-def initscope(request: Any) -> Checks:
-    """``initscope.assert_healthy(model, data)``, and ``initscope.inspect``."""
+@pytest.fixture
+def initscope_checks(request: Any) -> Checks:
+    """``initscope_checks.assert_healthy(model, data)``, and ``initscope_checks.inspect``."""
     return Checks(request.node.name, request.config.getoption("--initscope-report"))

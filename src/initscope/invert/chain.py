@@ -21,13 +21,13 @@ from initscope.graph import Graph, Inputs, Node, as_module, trace
 from initscope.invert.nonlinearities import INVERTIBLE
 from initscope.invert.operators import AFFINE_MODULES, BATCH_NORMS, Affine, infer_input_shape
 
-__all__ = ["Block", "Chain", "chain_of", "prepared", "run_to", "step_named", "traced"]
+__all__ = ["Chain", "LayerBlock", "chain_of", "prepared", "run_to", "step_named", "traced"]
 
 Part = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Block:
+class LayerBlock:
     """Affine parts, then an activation (or None); ``name`` is the name of its last node."""
 
     name: str
@@ -39,7 +39,7 @@ class Block:
 class Chain:
     """Blocks in the order in which they run; if empty, ``reason`` says why the model is not a chain."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[LayerBlock, ...]
     reason: str = ""
 
     def operators(
@@ -94,7 +94,7 @@ def step_named(graph: Graph, layer: str | None) -> Node:
 
 def chain_of(graph: Graph, last: Node) -> Chain:
     """Return the nodes up to ``last`` as blocks."""
-    blocks: list[Block] = []
+    blocks: list[LayerBlock] = []
     parts: list[Part] = []
     rows = list(graph.nodes)
     inputs = [node for node in rows if node.op == "placeholder"]
@@ -109,13 +109,13 @@ def chain_of(graph: Graph, last: Node) -> Chain:
         if made is None:
             return Chain((), f"{name} ({node.kind}) is neither affine nor an activation with an inverse")
         if isinstance(made, nn.Module) and type(made) in INVERTIBLE and not isinstance(made, nn.Identity):
-            blocks.append(Block(name, tuple(parts) or (nn.Identity(),), made))
+            blocks.append(LayerBlock(name, tuple(parts) or (nn.Identity(),), made))
             parts = []
         else:
             parts.append(made)
         before = node
     if parts:
-        blocks.append(Block(last.name, tuple(parts), None))
+        blocks.append(LayerBlock(last.name, tuple(parts), None))
     return Chain(tuple(blocks))
 
 

@@ -138,10 +138,19 @@ def discriminate(
         solver on average is reported.
     features, epochs : int
         Random features of the linear classifier; passes over the training images of the CNN (0: no CNN).
+    arc : float
+        Degrees of the angles of the tomography.
     seed : int
         Seed of the split, the measurements, the features and the CNN.
+    name : str
+        Name of the images, for the title of the result.
     progress : callable, optional
         Gets a sentence per measurement.
+
+    Returns
+    -------
+    Discrimination
+        Accuracy and quality of the reconstruction for every kind of measurement and every ratio.
     """
     pixels, classes = _checked(images, labels)
     check_between("test_share", test_share, 0.0, 1.0)

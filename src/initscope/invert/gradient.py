@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from initscope.invert.priors import Box, Prior, Subspace, TotalVariation
+from initscope.invert.priors import Box, Prior, SubspacePrior, TotalVariation
 from initscope.invert.spectrum import Spectrum, spectrum_of
 
 __all__ = ["Descent", "back_projection", "descend"]
@@ -61,7 +61,7 @@ def descend(
     penalties = [prior for prior in priors if isinstance(prior, TotalVariation)]
     box = next((prior for prior in priors if isinstance(prior, Box)), None)
     sets = [prior for prior in priors if not isinstance(prior, (Box, TotalVariation))]
-    subspace = next((prior for prior in sets if isinstance(prior, Subspace)), None)
+    subspace = next((prior for prior in sets if isinstance(prior, SubspacePrior)), None)
     spectrum = spectrum_of(start.shape, priors, start.dtype)
     search = _Search(forward, target, start, penalties, subspace, box)
     rounds = ROUNDS if any(prior is not subspace for prior in sets) else 1
@@ -92,7 +92,7 @@ class _Search:
         target: Tensor,
         start: Tensor,
         penalties: list[TotalVariation],
-        subspace: Subspace | None,
+        subspace: SubspacePrior | None,
         box: Box | None,
     ) -> None:
         self.forward, self.target, self.penalties, self.shape = forward, target, penalties, start.shape

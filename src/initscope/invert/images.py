@@ -188,6 +188,17 @@ def _shown(image: Floats, name: str, caption: str, index: int) -> dict[str, str]
 def psnr(image: Floats, reconstruction: Floats) -> float:
     """Peak signal-to-noise ratio in dB for values in [0, 1]; infinite for equal images.
 
+    Parameters
+    ----------
+    image, reconstruction : array
+        Values in [0, 1], of one shape.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
     >>> psnr(np.zeros(4), np.full(4, 0.1)).__round__(6)
     20.0
     """
@@ -196,7 +207,17 @@ def psnr(image: Floats, reconstruction: Floats) -> float:
 
 
 def ssim(image: Floats, reconstruction: Floats) -> float:
-    """Structural similarity of two images ``[C, H, W]`` with values in [0, 1] (scikit-image)."""
+    """Structural similarity of two images ``[C, H, W]`` with values in [0, 1] (scikit-image).
+
+    Parameters
+    ----------
+    image, reconstruction : array ``[C, H, W]``
+        Values in [0, 1], of one shape.
+
+    Returns
+    -------
+    float
+    """
     measure = library("skimage.metrics").structural_similarity
     window = min(7, image.shape[-1] - (image.shape[-1] + 1) % 2, image.shape[-2] - (image.shape[-2] + 1) % 2)
     first, second = (np.asarray(values, dtype=np.float64) for values in (image, reconstruction))
@@ -237,6 +258,13 @@ def invert_layers(
         See `recover`.
     progress : bool or callable
         True: lines on stderr; a callable gets a sentence per image.
+    title : str
+        Title of the result.
+
+    Returns
+    -------
+    Inversions
+        The reconstructed images of every layer, with their errors.
     """
     pixels = _checked(images)
     if not layers:

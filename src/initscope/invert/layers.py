@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.invert.chain import Block, Chain
+from initscope.invert.chain import Chain, LayerBlock
 from initscope.invert.constrained import fit
 from initscope.invert.least_squares import Solution, solve
 from initscope.invert.nonlinearities import Preimage, preimage
 from initscope.invert.operators import Affine
-from initscope.invert.priors import Prior, Subspace
+from initscope.invert.priors import Prior, SubspacePrior
 from initscope.results import Result, counted
 
 __all__ = ["LayerRecovery", "undo"]
@@ -73,7 +73,7 @@ def undo(
 
 
 def _undo_block(
-    block: Block,
+    block: LayerBlock,
     affine: Affine,
     preimages: Preimage,
     priors: tuple[Prior, ...],
@@ -82,7 +82,7 @@ def _undo_block(
     iterations: int | None,
 ) -> tuple[Tensor, LayerRecovery, str]:
     weights = preimages.slope if noise > 0 else None
-    subspace = next((prior for prior in priors if isinstance(prior, Subspace)), None)
+    subspace = next((prior for prior in priors if isinstance(prior, SubspacePrior)), None)
     solution = solve(affine, preimages.values, preimages.known, weights, method=solver, iterations=iterations)
     x, method, count = solution.x, solution.method, solution.iterations
     unseen = _unseen(affine, preimages.known)
@@ -111,7 +111,7 @@ def _undo_block(
 
 
 def _in_subspace(
-    affine: Affine, preimages: Preimage, weights: Tensor | None, subspace: Subspace
+    affine: Affine, preimages: Preimage, weights: Tensor | None, subspace: SubspacePrior
 ) -> tuple[Solution, Tensor]:
     """Least squares in the coordinates of the subspace, whose few columns make a small matrix."""
     rows, mean = subspace.frame(torch.zeros(affine.size, dtype=affine.dtype))

@@ -33,6 +33,26 @@ def linear_estimate(
     of the order of the set's mean width over :math:`\sqrt m`. Weights and outputs are arrays or tensors, m×n and
     ``[..., m]``; the estimate comes as the outputs do.
 
+    Parameters
+    ----------
+    weight : array or tensor ``[m, n]``
+        Weights of the layer.
+    outputs : array or tensor ``[..., m]``
+        Outputs of the layer after its activation.
+    activation : str, Activation or callable
+        The activation.
+    prior : Prior or sequence of Prior, optional
+        What the estimate is projected on.
+    sd : float, optional
+        Standard deviation of the weights; default: the root mean square of ``weight``.
+
+    Returns
+    -------
+    array or tensor ``[..., n]``
+        The estimated inputs.
+
+    Examples
+    --------
     >>> A = np.random.default_rng(0).standard_normal((2000, 5))
     >>> x = np.array([1.0, 0, 0, 0, 0])
     >>> from initscope.invert.priors import Sparse

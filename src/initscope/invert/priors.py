@@ -1,7 +1,8 @@
 """Prior knowledge about inputs: sets to project on, and penalties to shrink by.
 
-`Ball`, `Box`, `Subspace`, `Sparse` (in a dictionary) and `Wavelets` are sets; `TotalVariation` is a penalty. Every
-prior has ``project(x)``, which the linear estimate and the solvers call; several are applied one after the other.
+`BallPrior`, `Box`, `SubspacePrior`, `Sparse` (in a dictionary) and `Wavelets` are sets; `TotalVariation` is a
+penalty. Every prior has ``project(x)``, which the linear estimate and the solvers call; several are applied one after
+the other.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 from initscope._utils.libraries import library
 from initscope.errors import InputError, check_between, check_count
 
-__all__ = ["Ball", "Box", "Prior", "Sparse", "Subspace", "TotalVariation", "Wavelets", "as_priors"]
+__all__ = ["BallPrior", "Box", "Prior", "Sparse", "SubspacePrior", "TotalVariation", "Wavelets", "as_priors"]
 
 
 @runtime_checkable
@@ -42,7 +43,7 @@ def as_priors(prior: Any) -> tuple[Prior, ...]:
 
 
 @dataclass(frozen=True)
-class Ball:
+class BallPrior:
     """Inputs of at most this norm."""
 
     radius: float
@@ -73,7 +74,7 @@ class Box:
 
 
 @dataclass(frozen=True, eq=False)
-class Subspace:
+class SubspacePrior:
     """Inputs mean + span of the rows of ``basis``, ``[dimension, entries]``; the rows are made orthonormal."""
 
     basis: Any

@@ -90,6 +90,24 @@ def error_rate(
     """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d.
 
     Source: [Bronstein2016]_, 'Stable embedding' II: the error is O(ω/√m), as in [PlanVershynin2016]_.
+
+    Parameters
+    ----------
+    dimensions : sequence of int
+        Dimensions d of the subspace.
+    outputs : sequence of int
+        Numbers m of outputs.
+    inputs : int
+        Dimensions of the inputs.
+    draws : int
+        Layers and inputs to average over.
+    seed : int
+        Seed of both.
+
+    Returns
+    -------
+    ErrorRate
+        The error and its standard error for every d and m.
     """
     from initscope.theory.mean_width import Ball
 
@@ -174,6 +192,24 @@ def error_growth(
 
     Inputs are unit vectors of a space of ``dimension`` dimensions, so that layer l sees a cone of that dimension in its
     ``width`` dimensions; the projection on it is found by Gauss–Newton steps in the input.
+
+    Parameters
+    ----------
+    depth : int
+        Largest number of layers.
+    width : int
+        Units of each layer.
+    dimension : int
+        Dimensions of the space of the inputs.
+    draws : int
+        Networks and inputs to average over.
+    seed : int
+        Seed of both.
+
+    Returns
+    -------
+    ErrorGrowth
+        The error after each number of layers.
     """
     depth, draws = check_count("depth", depth), check_count("draws", draws, least=2)
     m, d = check_count("width", width), check_count("dimension", dimension)

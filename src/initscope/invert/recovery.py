@@ -125,6 +125,11 @@ def recover(
     progress : bool
         A line on stderr with the current error; Ctrl-C keeps the best input so far.
 
+    Returns
+    -------
+    Recovery
+        The inputs, whether they are exact, and how far their outputs are from those that were given.
+
     Notes
     -----
     At an input only the rows with a positive product pass a ReLU. If these *active* rows span the input space,

@@ -108,6 +108,26 @@ def sparse_transition(
 
     ``method`` is ``lasso path`` (scikit-learn's homotopy, followed to the solution of least l1 norm) or ``matching
     pursuit`` (its orthogonal one, with k given). Sparsities are ``relative`` to the curve.
+
+    Parameters
+    ----------
+    measured : sequence of float
+        Ratios of measurements to unknowns.
+    inputs : int
+        Number of unknowns.
+    trials : int
+        Random problems at each sparsity.
+    relative : sequence of float
+        Sparsities, relative to the curve.
+    method : {"lasso path", "matching pursuit"}
+        The solver.
+    seed : int
+        Seed of the problems.
+
+    Returns
+    -------
+    SparseTransition
+        The share of problems that were solved, for every ratio and sparsity.
     """
     if method not in ("lasso path", "matching pursuit"):
         raise InputError(f"method = {method!r} must be 'lasso path' or 'matching pursuit'")
@@ -156,6 +176,21 @@ def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed:
     over ``samples`` random supports, each improved by swapping in the column that increases the deviation most.
     Exact maximization is NP-hard; `initscope.theory.inversion.restricted_isometry_bound` bounds it from above for
     Gaussian matrices.
+
+    Parameters
+    ----------
+    matrix : array ``[m, n]``
+        With columns of about unit norm.
+    nonzeros : int
+        Size k of the supports.
+    samples : int
+        Random supports.
+    seed : int
+        Seed of these supports.
+
+    Returns
+    -------
+    float
     """
     columns = np.asarray(matrix, dtype=np.float64)
     if columns.ndim != 2 or not np.isfinite(columns).all():

@@ -13,19 +13,18 @@ from .observation import (
 )
 from .observers import (
     GradientObserver as GradientObserver,
-    Observer as Observer,
     PairObserver as PairObserver,
 )
 from .packing import (
     Packing as Packing,
     packing_numbers as packing_numbers,
 )
-from .redraws import (
-    measure as measure,
-)
-from .runs import (
+from .recording_run import (
     Recorded as Recorded,
     record as record,
+)
+from .redraws import (
+    measure as measure,
 )
 from .units import (
     ActivityObserver as ActivityObserver,

@@ -106,15 +106,15 @@ LayerStatistics = tuple[str, str, Any]
 
 
 def layer_sums(model: nn.Module, points: Any) -> list[LayerStatistics]:
-    """Sums over the points of every node's values, float64: over their number, centres for `layer_statistics`."""
+    """Sums over the points of every node's values, float64: over their number, centers for `layer_statistics`."""
     return _recorded(model, _points(model, points), _SumObserver())
 
 
 def layer_statistics(
-    model: nn.Module, points: Any, *, draws: int, seed: int, centres: Sequence[np.ndarray | None]
+    model: nn.Module, points: Any, *, draws: int, seed: int, centers: Sequence[np.ndarray | None]
 ) -> list[LayerStatistics]:
-    """`RunningWidth` of every node of a part of the data, around the centres that all parts share."""
-    return _recorded(model, _points(model, points), _WidthObserver(draws, seed, centres))
+    """`RunningWidth` of every node of a part of the data, around the centers that all parts share."""
+    return _recorded(model, _points(model, points), _WidthObserver(draws, seed, centers))
 
 
 def widths_of(statistics: Sequence[LayerStatistics]) -> LayerWidths:
@@ -149,7 +149,7 @@ def _recorded(model: nn.Module, inputs: Tensor, observer: _NodeObserver) -> list
         size = max(1, _BATCH_VALUES // inputs[0].numel())
         with without_dropout(model):
             parts = -(-len(inputs) // size)
-            # Spread over the data, which may be sorted: the first part gives the centre, if none is given.
+            # Spread over the data, which may be sorted: the first part gives the center, if none is given.
             run(graph, (Batch(bind(model, inputs[part::parts])) for part in range(parts)), [observer])
     return [(node.name, node.kind, observer.found.get(node)) for node in graph.nodes]
 
@@ -171,15 +171,15 @@ class _SumObserver(_NodeObserver):
 class _WidthObserver(_NodeObserver):
     """Mean width after every node."""
 
-    def __init__(self, draws: int, seed: int, centres: Sequence[np.ndarray | None] = ()) -> None:
+    def __init__(self, draws: int, seed: int, centers: Sequence[np.ndarray | None] = ()) -> None:
         super().__init__()
-        self._draws, self._seed, self._centres = draws, seed, centres
+        self._draws, self._seed, self._centers = draws, seed, centers
 
     def see(self, node: Node, values: Tensor) -> None:
         """Take a batch in; the directions, as many numbers as the layer has, are not kept."""
         if node not in self.found:
-            centre = self._centres[node.index] if self._centres else None
-            self.found[node] = RunningWidth(self._draws, self._seed, centre)
+            center = self._centers[node.index] if self._centers else None
+            self.found[node] = RunningWidth(self._draws, self._seed, center)
         running = self.found[node]
         running.add(values.reshape(len(values), -1))
         running.forget()

@@ -91,6 +91,8 @@ def jacobian_spectrum(
         Random vectors for the mean square; Lanczos steps for the extremes.
     mode : "train", "eval" or None
         In train mode batch norm would couple the samples, so they are run one by one. Dropout is off in both.
+    seed : int
+        Seed of the order of the inputs and of the random vectors.
     whole : bool, optional
         Take the whole Jacobian; None: if it has at most 2²² entries and a side of at most 1024.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,8 @@ class FormatObserver(Observer):
     """`FormatCount` of the first samples of each batch, at every node."""
 
     def __init__(self, graph: Graph) -> None:
-        self._counts = {node: FormatCount() for node in graph.nodes}
+        self._nodes = graph.nodes
+        self._counts: dict[Node, FormatCount] = defaultdict(FormatCount)
 
     def see(self, node: Node, values: Tensor) -> None:
         """Take a few samples into account."""
@@ -122,5 +124,5 @@ class FormatObserver(Observer):
 
     def columns(self) -> dict[str, Any]:
         """``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""
-        counts = tuple(self._counts.values())
+        counts = tuple(map(self._counts.__getitem__, self._nodes))
         return {"overflow": np.array([count.over[0] / max(1, count.values) for count in counts]), "formats": counts}

@@ -17,10 +17,11 @@ from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.graph import (
     BatchArgs,
     Graph,
+    GraphRun,
     Inputs,
     Mode,
     Node,
-    Run,
+    Observer,
     SampleAxes,
     cosine_of,
     couples_samples,
@@ -34,7 +35,7 @@ from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.attention import AttentionObserver, TokenObserver
 from initscope.measurement.number_formats import FormatObserver
 from initscope.measurement.observers import GradientObserver, PairObserver
-from initscope.measurement.runs import mode_of
+from initscope.measurement.recording_run import mode_of
 from initscope.measurement.stream import BATCH, batches, gather_pairs
 from initscope.measurement.units import ActivityObserver, SpreadObserver
 from initscope.results import Result, plain
@@ -292,15 +293,12 @@ class _Observers:
     ) -> None:
         self.geometry = PairObserver(graph)
         self.gradients = GradientObserver(graph, axes, seed=seed, loss=loss) if gradients else None
-        self.activity, self.spread = ActivityObserver(graph, axes), SpreadObserver(graph, seed)
-        self.tokens, self.attention, self.formats = (
-            TokenObserver(graph),
-            AttentionObserver(graph),
-            FormatObserver(graph),
-        )
-        within_samples = [self.tokens, self.attention] if graph.attention_nodes else []
-        several = [self.activity, self.spread, *within_samples, self.formats]
-        self.all = [self.geometry, *(several if units else [])]
+        self._of_units: list[Any] = []
+        if units:
+            self._of_units = [ActivityObserver(graph, axes), SpreadObserver(graph, seed), FormatObserver(graph)]
+        if units and graph.attention_nodes:
+            self._of_units += [TokenObserver(graph), AttentionObserver(graph)]
+        self.all: list[Observer] = [self.geometry, *self._of_units]
         self.all += [] if self.gradients is None else [self.gradients]
         self.note = ""  # for the rows of weights
 
@@ -309,7 +307,7 @@ class _Observers:
         if self.gradients is not None:
             self.note = self.gradients.note or (_COUPLED if coupled else "")
 
-    def columns(self, seen: Run) -> dict[str, Any]:
+    def columns(self, seen: GraphRun) -> dict[str, Any]:
         """Rows and arrays of the result."""
         graph = seen.graph
         gap, ratio, rms, start = self.geometry.geometry(seen.shapes)
@@ -322,14 +320,19 @@ class _Observers:
                 passed = self.gradients.at_steps() * ratio
                 columns["signal_gradient"] = passed / self.gradients.at_output()
             columns["gradient_cosine"] = cosine_of(found.swapaxes(0, 1))
-        columns |= self.activity.columns() | self.spread.columns()
-        columns |= self.tokens.columns() | self.attention.columns() | self.formats.columns()
-        return {"rows": tuple(seen.row(node, self._note(node)) for node in graph.nodes)} | columns
+        columns |= dict.fromkeys((*ActivityObserver.names, *SpreadObserver.names), np.full(len(graph.nodes), np.nan))
+        for observer in self._of_units:
+            columns |= observer.columns()
+        return {"rows": seen.rows(self._notes(graph))} | columns
 
-    def _note(self, node: Node) -> str:
-        own = "" if self.gradients is None else self.gradients.notes.get(node, "")
-        general = self.note if node.module is not None and node.traits.unit_axis is not None else ""
-        return f"{own}; {general}" if own and general else own or general
+    def _notes(self, graph: Graph) -> dict[Node, str]:
+        """Remarks on the gradients of rows, of those that have one."""
+        notes = {} if self.gradients is None else dict(self.gradients.notes)
+        if self.note:
+            for node in graph.nodes:
+                if node.module is not None and node.traits.unit_axis is not None:
+                    notes[node] = f"{notes[node]}; {self.note}" if notes.get(node) else self.note
+        return notes
 
 
 def _batches(data: Any, after: int) -> int | None:

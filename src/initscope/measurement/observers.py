@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError
-from initscope.geometry import Floats, start_norms
+from initscope.geometry import Floats, reference_norms
 from initscope.graph import (
     Batch,
     Graph,
@@ -29,9 +29,9 @@ from initscope.graph import (
     pair_norms,
 )
 from initscope.graph.pair_norms import row_norms
-from initscope.measurement.gradients import called_layer, weight_gradient_norms
+from initscope.measurement.weight_gradients import called_layer, weight_gradient_norms
 
-__all__ = ["GradientObserver", "Observer", "PairObserver"]
+__all__ = ["GradientObserver", "PairObserver"]
 
 
 class PairObserver(Observer):
@@ -56,7 +56,7 @@ class PairObserver(Observer):
         """1 - cosine, norm ratio and rms ratio, ``[steps, pairs]``, and the norms that ratios refer to, ``[pairs]``."""
         norms = _stacked(self._norms)
         units = np.array([math.prod(shapes[node]) if node in shapes else 0 for node in self._norms], dtype=np.float64)
-        start, size = start_norms(norms[:, 0], units, [node.op == "placeholder" for node in self._norms])
+        start, size = reference_norms(norms[:, 0], units, [node.op == "placeholder" for node in self._norms])
         gap = gap_of(norms.swapaxes(0, 1))
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = norms[:, 0] / start

@@ -50,6 +50,24 @@ def packing_numbers(
     Farthest-first traversal: each point chosen is the one farthest from all before, at distance :math:`r_k`; those with
     :math:`r_k \ge \varepsilon` are pairwise ε apart, and balls of radius ε around them cover the cloud.
 
+    Parameters
+    ----------
+    points : array ``[points, dimensions]``
+        The cloud.
+    eps : sequence of float
+        Radii.
+    limit : int
+        Largest number of points that are chosen.
+    draws : int
+        Random directions for the mean width.
+    seed : int
+        Seed of these directions.
+
+    Returns
+    -------
+    Packing
+        The packing number and the bound at every radius.
+
     Examples
     --------
     >>> square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])

@@ -18,9 +18,9 @@ from initscope.graph import (
     Batch,
     BatchArgs,
     Graph,
+    GraphRun,
     Mode,
     Node,
-    Run,
     SampleAxes,
     couples_samples,
     distinct,
@@ -121,7 +121,7 @@ def measure(
 class _Run:
     """One draw: what ran, with the numbers of every row."""
 
-    seen: Run
+    seen: GraphRun
     values: Floats  # [rows, 3, pairs]: 1 - cosine, norm ratio, rms ratio
     variances: Floats  # [rows, 2, pairs]: of cosine and norm ratio by the jackknife, NaN where it does not apply
     mean_variances: Floats  # [rows, 2]: the same for the means over pairs
@@ -153,7 +153,7 @@ def _recorded(graph: Graph, axes: SampleAxes, pairs: Batch, law: Initializer | N
     return replace(reduced, tokens=np.stack([columns[name] for name in names])) if within else reduced
 
 
-def _reduced(seen: Run, geometry: PairObserver, by_filter: FilterObserver, filters: dict[Node, int]) -> _Run:
+def _reduced(seen: GraphRun, geometry: PairObserver, by_filter: FilterObserver, filters: dict[Node, int]) -> _Run:
     nodes = seen.graph.nodes
     gap, ratio, rms, _ = geometry.geometry(seen.shapes)
     pairs = gap.shape[1]
@@ -207,7 +207,7 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
     fewest = counts[:, 0].min(axis=1)
     notes = [_missing_draws(int(fewest[i]), len(runs), node in seen.shapes) for i, node in enumerate(nodes)]
     return Measurement(
-        tuple(seen.row(node, note) for node, note in zip(nodes, notes, strict=True)),
+        seen.rows(dict(zip(nodes, notes, strict=True))),
         1 - mean[:, 0],
         mean[:, 1],
         mean[:, 2],

@@ -28,7 +28,7 @@ from initscope.graph import Graph, Node, Observer, SampleAxes, unit_axes
 from initscope.measurement.width import random_directions
 from initscope.theory.mean_width import gaussian_norm_mean
 
-__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityObserver", "Spread", "SpreadObserver", "UnitSample"]
+__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityObserver", "SpreadObserver", "UnitSample", "UnitSpread"]
 
 SAMPLED_UNITS = 128
 """Units of a layer that its effective rank and each direction of its width see; smaller layers are seen whole."""
@@ -52,6 +52,7 @@ class UnitSample:
             self.index = torch.as_tensor(np.sort(chosen, axis=1).ravel(), device=device)
         directions = random_directions(self.seen, DIRECTIONS, seed)
         self.directions = torch.as_tensor(directions, dtype=torch.float64, device=device)
+        self.norm_mean = float(gaussian_norm_mean(self.seen))
 
     def look(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Of ``[samples, units]`` the columns of the rank, and the inner products of all samples and directions.
@@ -66,7 +67,7 @@ class UnitSample:
         return seen[:, 0], products.transpose(0, 1).reshape(len(flat), -1)
 
 
-class Spread:
+class UnitSpread:
     """Covariance and extent of one layer's outputs, seen through a random choice of its units."""
 
     def __init__(self, sample: UnitSample) -> None:
@@ -82,21 +83,21 @@ class Spread:
         values = values / self.scale
         high, low = products.amax(dim=0), products.amin(dim=0)
         if self.count == 0:
-            self.centre = values.mean(dim=0)  # near the mean, so that sums of squares keep their digits
-            centred = values - self.centre
-            self.total, self.second = centred.sum(dim=0), centred.T @ centred
+            self.center = values.mean(dim=0)  # near the mean, so that sums of squares keep their digits
+            centered = values - self.center
+            self.total, self.second = centered.sum(dim=0), centered.T @ centered
             self.highest, self.lowest = high, low
         else:
-            centred = values - self.centre
-            self.total += centred.sum(dim=0)
-            self.second.addmm_(centred.T, centred)
+            centered = values - self.center
+            self.total += centered.sum(dim=0)
+            self.second.addmm_(centered.T, centered)
             self.highest, self.lowest = torch.maximum(self.highest, high), torch.minimum(self.lowest, low)
         self.count += len(flat)
 
     def effective_rank(self) -> float:
         """Participation ratio of the covariance; NaN for outputs that do not vary beyond their rounding."""
         mean, covariance = self.total.cpu().numpy() / self.count, self.second.cpu().numpy() / self.count
-        power = float(covariance.trace()) + float(self.centre.square().sum())
+        power = float(covariance.trace()) + float(self.center.square().sum())
         covariance -= np.outer(mean, mean)
         variances = covariance.diagonal()
         total = float(variances.sum())
@@ -116,15 +117,17 @@ class Spread:
         largest = float(extents.max()) or 1.0  # its square may vanish or overflow
         groups = extents if self.sample.index is None else extents.reshape(_CHOICES, -1).mean(axis=1)
         mean, error = (groups / largest).mean(), (groups / largest).std(ddof=1) / math.sqrt(len(groups))
-        factor = float(gaussian_norm_mean(seen)) * math.sqrt(size / seen) * largest
+        factor = self.sample.norm_mean * math.sqrt(size / seen) * largest
         return factor * float(mean), factor * float(error)
 
 
 class SpreadObserver(Observer):
     """Effective rank and mean width after every node."""
 
+    names = ("effective_rank", "mean_width", "mean_width_error")
+
     def __init__(self, graph: Graph, seed: int) -> None:
-        self._spreads: dict[Node, Spread | None] = dict.fromkeys(graph.nodes)
+        self._spreads: dict[Node, UnitSpread | None] = dict.fromkeys(graph.nodes)
         self._seed = seed
         self._samples: dict[int, UnitSample] = {}
 
@@ -133,7 +136,7 @@ class SpreadObserver(Observer):
         flat = values.reshape(len(values), -1)
         spread = self._spreads[node]
         if spread is None:
-            spread = self._spreads[node] = Spread(self._sample(flat))
+            spread = self._spreads[node] = UnitSpread(self._sample(flat))
         if flat.shape[1] == spread.sample.dimension:
             spread.add(flat)
 

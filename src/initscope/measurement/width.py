@@ -25,7 +25,7 @@ from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
 __all__ = ["MeanWidth", "RunningWidth", "mean_width", "random_directions"]
 
-_HELD = 1 << 24  # numbers of points of an iterator that are kept until their mean, the centre, is known
+_HELD = 1 << 24  # numbers of points of an iterator that are kept until their mean, the center, is known
 _BLOCK_ELEMENTS = 1_000_000  # of a block of points, and of its inner products: 4 MB each in float32
 
 
@@ -121,13 +121,13 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     if isinstance(points, WidthSet) and not array_api_compat.is_array_api_obj(points):
         return _width_of_set(points, draws, seed)
     if _is_there(points):
-        running = RunningWidth(draws, seed, centre=_mean(_batches(points)))
+        running = RunningWidth(draws, seed, center=_mean(_batches(points)))
         for batch in _batches(points):
             running.add(batch)
         return running.result()
     stream = _batches(points)
     first, most = _first_numbers(stream)
-    running = RunningWidth(draws, seed, centre=_mean(iter(first), most))
+    running = RunningWidth(draws, seed, center=_mean(iter(first), most))
     for batch in chain(first, stream):
         running.add(batch)
     return running.result()
@@ -137,16 +137,16 @@ class RunningWidth:
     """Running extremes of inner products with random directions, for the even and the odd points apart.
 
     The directions are those of the seed and the dimension: `forget` frees them between batches, and they come back the
-    same. The radius is measured from ``centre``, by default the mean of the first batch.
+    same. The radius is measured from ``center``, by default the mean of the first batch.
     """
 
-    def __init__(self, draws: int, seed: int, centre: Array = None) -> None:
+    def __init__(self, draws: int, seed: int, center: Array = None) -> None:
         self.draws, self.seed = draws, seed
-        self._given = centre
+        self._given = center
         self.highest: list[Array] = [None, None]
         self.lowest: list[Array] = [None, None]
         self.count = 0
-        self.centre: Array = None
+        self.center: Array = None
         self.reach: Array = None
         self.directions: Array = None
 
@@ -163,10 +163,10 @@ class RunningWidth:
             self._start(batch, dimension)
         if dimension != self.dimension:
             raise InputError(f"a batch has points of dimension {dimension}, the first had {self.dimension}")
-        xp = namespace(self.centre)[0]
+        xp = namespace(self.center)[0]
         if self.directions is None:
             chosen = random_directions(self.dimension, self.draws, self.seed).T
-            self.directions = xp.asarray(chosen, dtype=self.centre.dtype, device=array_api_compat.device(self.centre))
+            self.directions = xp.asarray(chosen, dtype=self.center.dtype, device=array_api_compat.device(self.center))
         for block in _blocks(batch, max(dimension, self.draws)):
             block = xp.astype(block, self.directions.dtype, copy=False)
             products = block @ self.directions
@@ -177,12 +177,12 @@ class RunningWidth:
                 high, low = xp.max(part, axis=0), xp.min(part, axis=0)
                 self.highest[half] = high if self.highest[half] is None else xp.maximum(self.highest[half], high)
                 self.lowest[half] = low if self.lowest[half] is None else xp.minimum(self.lowest[half], low)
-            offsets = block - self.centre
+            offsets = block - self.center
             self.reach = xp.maximum(self.reach, xp.max(xp.sum(offsets * offsets, axis=1)))
             self.count += block.shape[0]
 
     def merge(self, later: RunningWidth) -> None:
-        """Take in the points of another running width of the same directions and centre, which come after these."""
+        """Take in the points of another running width of the same directions and center, which come after these."""
         if later.count == 0:
             return
         xp = namespace(self.reach)[0]
@@ -198,13 +198,13 @@ class RunningWidth:
         self.count += later.count
 
     def _start(self, batch: Array, dimension: int) -> None:
-        """Bring the centre to the library, type and device of the points."""
+        """Bring the center to the library, type and device of the points."""
         self.dimension = dimension
         block = next(_blocks(batch, dimension))
         xp = namespace(block)[0]
-        centre = _mean(iter([batch])) if self._given is None else self._given
-        self.centre = xp.asarray(centre, dtype=block.dtype, device=array_api_compat.device(block))
-        self.reach = xp.zeros_like(self.centre[:1])
+        center = _mean(iter([batch])) if self._given is None else self._given
+        self.center = xp.asarray(center, dtype=block.dtype, device=array_api_compat.device(block))
+        self.reach = xp.zeros_like(self.center[:1])
 
     def result(self) -> MeanWidth:
         """The width of all points so far."""
@@ -288,7 +288,7 @@ def _is_there(points: Any) -> bool:
 
 
 def _first_numbers(stream: Iterator[Array]) -> tuple[list[Array], int]:
-    """The first batches of a stream, and how many of their points make the centre: as many, however it is cut."""
+    """The first batches of a stream, and how many of their points make the center: as many, however it is cut."""
     held: list[Array] = []
     wanted, count = 2, 0
     while count < wanted and (batch := next(stream, None)) is not None:

@@ -1,7 +1,7 @@
 """`load_model`: a torch model from a factory, a file or an architecture string, with weights from a file.
 
 ``loading`` recognizes the kind of specification; ``architectures`` has the grammar of strings such as
-``conv3x3x64-relu*2``.
+``conv3x3x64-relu*2``; ``training_loop`` is the one loop that trains a model.
 """
 
 import lazy_loader

@@ -44,7 +44,7 @@ def load_model(
     spec
         ``package.module:factory`` or ``file.py:factory`` (a function or class without required arguments, or a Module),
         an architecture string such as ``"conv3x3x64-relu*12"``, see `initscope.models.architectures.build`; or
-        ``hf:NAME_OR_CONFIG`` and ``timm:NAME``, see `initscope.models.libraries`.
+        ``hf:NAME_OR_CONFIG`` and ``timm:NAME``, see `initscope.models.hub_models`.
     weights
         State dict to load: a .pt or .pth file, or a .npz file of arrays with state-dict names.
     input_shape
@@ -76,7 +76,7 @@ def _build(spec: str, input_shape: tuple[int, ...] | None) -> torch.nn.Module:
         return _from_module(spec, _import_file(Path(match["file"])), match["attribute"] or "")
     prefix, colon, name = spec.partition(":")
     if colon and prefix in ("hf", "timm"):
-        from initscope.models.libraries import BUILDERS
+        from initscope.models.hub_models import BUILDERS
 
         model: torch.nn.Module = BUILDERS[prefix](name)
         return model

@@ -164,7 +164,7 @@ def filters(
         weight_variance=aim.layer.variance,
         pairs=len(aim.first),
         pilot=pilot,
-        expected=worst.centre,
+        expected=worst.center,
         sd=worst.sd,
         paper=paper,
         no_union=no_union,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.initializers import Initializer, WeightLaw
-from initscope.propagate.budget import Budget
+from initscope.propagate.covariance_budget import CovarianceBudget
 
 __all__ = ["Context"]
 
@@ -22,7 +22,7 @@ class Context:
 
     initializer: Initializer
     generator: torch.Generator = field(default_factory=torch.Generator)
-    budget: Budget = field(default_factory=Budget)
+    budget: CovarianceBudget = field(default_factory=CovarianceBudget)
     mode: str | None = None
     """"train" or "eval" for layers that differ between them; None: as each module is."""
     replicate: int = 0

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from initscope.propagate.bases import Cross, Factor, Lookup, Wanted
-from initscope.propagate.budget import Budget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.totals import NotCovered
 from initscope.propagate.windows import EVERY, Offset
 
@@ -36,7 +36,7 @@ _MEMORY = 1 << 29
 Found = dict[tuple[int, Offset], Cross]
 
 
-def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: Budget) -> Iterator[Cross]:
+def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: CovarianceBudget) -> Iterator[Cross]:
     """The covariances of ``state`` at each of ``offsets``, computed one after the other."""
     shared = _affordable([(state, offset) for offset in offsets], budget)
     known: Found = {}
@@ -47,7 +47,7 @@ def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: Budget) -> Ite
             known.clear()
 
 
-def covariances(wanted: Iterable[Wanted], budget: Budget) -> Lookup:
+def covariances(wanted: Iterable[Wanted], budget: CovarianceBudget) -> Lookup:
     """All ``wanted`` covariances at once, to be looked up."""
     wanted = list(closure(wanted, deep=False))
     if not wanted:
@@ -64,7 +64,7 @@ def covariances(wanted: Iterable[Wanted], budget: Budget) -> Lookup:
     return _lookup(known)
 
 
-def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
+def _affordable(wanted: list[Wanted], budget: CovarianceBudget) -> bool:
     """Whether offsets can share what they need of earlier layers, or memory asks to compute each alone.
 
     Refuses what takes too long.

@@ -40,12 +40,13 @@ from initscope.propagate.values.routed_tokens import RoutedTokens
 from initscope.propagate.values.uncovered import RANDOM_WEIGHTS, RandomMatrix, Uncovered
 from initscope.propagate.values.unit_view import UnitView
 
-__all__ = ["Dispatcher", "Op"]
+__all__ = ["Dispatcher", "OpOnPairs"]
 
 _UNCOVERED = (Uncovered, RandomMatrix)
+_RANDOM = operator.attrgetter("random")
 
 
-class Op:
+class OpOnPairs:
     """One op of a model on a batch of pairs: what it calls, and where its samples lie."""
 
     def __init__(self, node: Node, simulation: Simulation) -> None:
@@ -67,12 +68,6 @@ class Op:
         attends = self.node.traits.attention == "weights"
         return run_on_values(function, args, kwargs, self._simulation.x.samples, self.sample_axis, attends=attends)
 
-    def moves_samples(self, node: Node) -> bool:
-        """Whether the samples of a node lie elsewhere than along its first axis."""
-        axes = self._simulation.networks.axes
-        axis = axes.of(node) if axes.found else None  # none is found where no op may move samples
-        return axis is not None and not axis.first
-
 
 class Dispatcher:
     """Finds the value of every op of a traced model on one batch of pairs."""
@@ -80,7 +75,7 @@ class Dispatcher:
     def __init__(self, simulation: Simulation, weights: RandomMatrices, values: dict[Node, Any]) -> None:
         self._simulation, self._weights, self._values = simulation, weights, values
 
-    def value_of(self, node: Node, args: Any, kwargs: Any, context: Context) -> Any:
+    def value_of(self, node: Node, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         """The value of an op: by a rule for it and for the kind of its inputs, else sampled, else the reason.
 
         Parameters
@@ -89,6 +84,8 @@ class Dispatcher:
             The op.
         args, kwargs : tuple and dict
             Its arguments in one replicate, with values among them.
+        inputs : list of Value
+            These values.
         context : Context
             Of that replicate.
 
@@ -99,8 +96,7 @@ class Dispatcher:
         """
         if node.target is operator.getitem and type(args[0]) is tuple and isinstance(args[1], int):
             return args[0][args[1]]
-        op, inputs = Op(node, self._simulation), values_in((args, kwargs))
-        kinds = {type(value) for value in inputs}
+        op, kinds = OpOnPairs(node, self._simulation), set(map(type, inputs))
         try:
             if not kinds.isdisjoint(_UNCOVERED):
                 return self._of_uncovered(op, args, kwargs, inputs, context)
@@ -126,7 +122,7 @@ class Dispatcher:
             return Uncovered(reason if why == reason else f"{reason}; not sampled: {why}")
         return replace(state, note=f"{reason}: {state.note}")
 
-    def _of_uncovered(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
+    def _of_uncovered(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         rule = find_operation(op.name, RandomMatrix)
         value = NotImplemented if rule is None else rule(context, *args, **kwargs)
         if value is not NotImplemented:
@@ -135,19 +131,21 @@ class Dispatcher:
         weights = first.reason == RANDOM_WEIGHTS.reason
         raise NotCovered(RANDOM_WEIGHTS.reason if weights else "a layer before it is not covered")
 
-    def _of_routed(self, op: Op, args: Any, kwargs: Any, context: Context) -> Any:
+    def _of_routed(self, op: OpOnPairs, args: Any, kwargs: Any, context: Context) -> Any:
         rule = find_operation(op.name, RoutedTokens)
         value = NotImplemented if rule is None else rule(context, *args, **kwargs)
         if value is not NotImplemented:
             return value
         return row_by_row(args, kwargs, lambda a, k: self._by_rule(op, a, k, values_in((a, k)), context))
 
-    def _of_maps(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
-        moved_before = any(
-            op.moves_samples(parent) and not _knows_samples(self._values.get(parent)) for parent in op.node.inputs
+    def _of_maps(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
+        # Nothing is found where no op may move samples.
+        moves = self._moves_samples if self._simulation.networks.axes.found else None
+        moved_before = moves is not None and any(
+            moves(parent) and not _knows_samples(self._values.get(parent)) for parent in op.node.inputs
         )
         try:
-            if op.node.row and (moved_before or op.moves_samples(op.node)):
+            if op.node.row and moves is not None and (moved_before or moves(op.node)):
                 raise NotCovered("samples do not lie on its first axis")  # rules read the first axis as samples
             return self._by_rule(op, args, kwargs, inputs, context)
         except NotCovered:
@@ -156,13 +154,18 @@ class Dispatcher:
                     return self._on_units(op, args, kwargs, context)
             raise
 
-    def _by_rule(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
+    def _moves_samples(self, node: Node) -> bool:
+        """Whether the samples of a node lie elsewhere than along its first axis."""
+        axis = self._simulation.networks.axes.of(node)
+        return axis is not None and not axis.first
+
+    def _by_rule(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         """By the rule for maps; the op itself, where all inputs are known."""
         if op.module is not None:
             return self._of_module(op.module, args, kwargs, inputs, context)
         if op.target is overwritten:
             raise NotCovered("another view of it was written into")
-        if not any(value.random for value in inputs):
+        if not any(map(_RANDOM, inputs)):
             return op.run(args, kwargs)
         if is_named_tuple(op.target):
             return tuple(args)
@@ -182,8 +185,8 @@ class Dispatcher:
         return self._of_module(stand_in, args[:1], {}, inputs, context)
 
     def _of_module(self, module: nn.Module, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
-        known, pairs = not any(value.random for value in inputs), self._simulation.x.samples
-        parameters = any(True for _ in module.parameters())
+        known, pairs = not any(map(_RANDOM, inputs)), self._simulation.x.samples
+        parameters = next(module.parameters(), None) is not None
         if known and inputs and not parameters and not isinstance(module, _BatchNorm):
             return run_on_values(module, args, kwargs, pairs)  # a fixed function of each sample
         if not inputs and not self._weights.drawn_in(module):
@@ -195,7 +198,7 @@ class Dispatcher:
             raise NotCovered(f"{type(module).__name__} reads {len(inputs)} values")
         return rule(module, args[0], context)
 
-    def _on_units(self, op: Op, args: Any, kwargs: Any, context: Context) -> Any:
+    def _on_units(self, op: OpOnPairs, args: Any, kwargs: Any, context: Context) -> Any:
         """Tokens by the numbers of their units; what no rule covers, on values that are drawn."""
         if op.module is not None:
             return self._module_on_units(op, op.module, args, kwargs, context)
@@ -209,7 +212,7 @@ class Dispatcher:
         _check_independent(values_in((args, kwargs)))
         return op.run(*map_values(lambda value: value.samples(context), (args, kwargs)))
 
-    def _module_on_units(self, op: Op, module: nn.Module, args: Any, kwargs: Any, context: Context) -> Any:
+    def _module_on_units(self, op: OpOnPairs, module: nn.Module, args: Any, kwargs: Any, context: Context) -> Any:
         first, rule = args[0] if args else None, find_rule(module)
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return first
@@ -238,7 +241,7 @@ def _check_independent(values: list[Any]) -> None:
         raise NotCovered("its branches share their randomness")
 
 
-def _size_of(like: torch.Tensor, op: Op, args: Any, kwargs: Any) -> Any:
+def _size_of(like: torch.Tensor, op: OpOnPairs, args: Any, kwargs: Any) -> Any:
     """What a method reads of a tensor's shape and type."""
     size = own_call(getattr(like, op.name, None) or getattr(like, f"__{op.name}__"), *args, **kwargs)
     if isinstance(size, torch.Tensor):

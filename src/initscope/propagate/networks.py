@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
-from initscope.graph import Batch, Graph, Inputs, Node, Observer, SampleAxes, attends, run, sample_axes, trace
+from initscope.graph import Batch, Graph, Inputs, Node, Observer, SampleAxes, run, sample_axes, trace
 from initscope.graph.borrowing import copy_of, snapshot, without_dropout
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
@@ -108,7 +108,7 @@ class Networks:
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
         means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
         axes_by_name = {node.name: self.axes.of(node) for node in self.traced.nodes}
-        samples, drawn = both.samples, self._copied
+        samples, drawn, tokens = both.samples, self._copied, bool(self.traced.attention_nodes)
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
@@ -118,7 +118,7 @@ class Networks:
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in replicates if draw % len(replicates) == r % self.draws]
             observers = [
-                _MomentObserver(drawn, [groups[r] for r in wanted], sides, means=means, tokens=attends(self.traced))
+                _MomentObserver(drawn, [groups[r] for r in wanted], sides, means=means, tokens=tokens)
                 for groups, sides in zip(found, pairings, strict=True)
             ]
             # Of single tensors only: what a tuple holds has steps of its own.

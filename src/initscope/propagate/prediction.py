@@ -15,16 +15,25 @@ from initscope._utils.progress import stage, steps
 from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
-from initscope.graph import BatchArgs, Inputs, Node, attends, bind, hides_attention, refuse_different_lengths, trace
+from initscope.geometry import Floats, Prediction, Row, Tokens, numbered, reference_norms
+from initscope.graph import (
+    BatchArgs,
+    Graph,
+    Inputs,
+    Node,
+    bind,
+    hides_attention,
+    refuse_different_lengths,
+    trace,
+)
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
-from initscope.propagate.budget import Budget
 from initscope.propagate.context import Context
-from initscope.propagate.gradients import Gradients, gradients_of, sides_of
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Networks, Simulation, tied_weights
+from initscope.propagate.predicted_gradients import Gradients, gradients_of, sides_of
 from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import NotCovered, Totals, gaps
@@ -40,7 +49,7 @@ _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the
 
 
 def predict(
-    model: nn.Module,
+    model: nn.Module | Graph,
     x: Any,
     y: Any = None,
     initializer: AnyLaw | None = None,
@@ -63,7 +72,8 @@ def predict(
     Parameters
     ----------
     model : torch.nn.Module
-        Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve.
+        Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve. Or its
+        `initscope.graph.trace`, which then is not made again unless it was recorded from a run.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
         The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Without ``y``, ``x``
         is data, an array, tensor or `initscope.data` set, and pairs are drawn from it.
@@ -106,6 +116,7 @@ def predict(
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
     draws, seed, initializer = check_count("draws", draws), check_count("seed", seed, least=0), as_law(initializer)
+    graph, model = (model, model.model) if isinstance(model, Graph) else (None, model)
     model = runnable(model, values=False)
     if y is None:
         x, y, _ = drawn_pairs(x, pairs, seed)
@@ -117,7 +128,7 @@ def predict(
     if any(module.training if mode is None else mode == "train" for module in training):
         size = given  # batch statistics are those of all samples together
     with borrowed(model):  # what runs inside keeps no copy of the weights of its own
-        networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
+        networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size, graph=graph)
         alone = networks.traced.symbolic is None  # the steps of a run are those of its samples
         sides = sides_of(x) if gradients else None
         beside = None if sides is None or alone or sides[1].stop > size else sides
@@ -161,23 +172,25 @@ def networks_of(
     draws: int = 4,
     seed: int = 0,
     size: int,
+    graph: Graph | None = None,
 ) -> Networks:
     """What all batches of pairs of a prediction share: the traced model, its weight law, its random numbers.
 
-    ``size`` is the number of pairs of a batch. To be called inside of `borrowed`: even to look at a parametrised
-    weight may change it.
+    ``size`` is the number of pairs of a batch; ``graph`` is a trace of the model, if there is one already. To be
+    called inside of `borrowed`: even to look at a parametrised weight may change it.
     """
     law = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
     context = Context(law, torch_generator(seed, "prediction"), mode=mode, replicates=replicates)
     refuse_undrawable(model, law)
-    traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
+    if graph is None or graph.symbolic is None:
+        graph = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
-    fused_loops(*inputs.tensors(), entries=values * len(traced.nodes))
+    fused_loops(*inputs.tensors(), entries=values * len(graph.nodes))
     same = equal_parameters(model) if isinstance(law, Present) else {}
-    return Networks(traced, inputs, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
+    return Networks(graph, inputs, replace(context, same=same, tied=tied_weights(graph)), draws, seed)
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
@@ -277,9 +290,9 @@ def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part
     """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
     networks, pairs = simulation.networks, simulation.x.samples
     traced = networks.traced
-    context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])
+    context = replace(networks.context, budget=CovarianceBudget(pairs, all_pairs), sampled=[])
     walk = Walk(traced, checked_inputs(simulation, first), context, simulation)
-    attending = attends(traced)
+    attending = bool(traced.attention_nodes)
     found = []
     for node, value in steps(walk.states(), "predicting layers", len(traced.nodes)):
         value = value[0] if type(value) is tuple and value else value  # of several results the first, as it is measured
@@ -303,9 +316,11 @@ def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart
     try:
         if not is_value(value):
             raise NotCovered("its output is not one value per unit")
-        values, totals = value.replicates, [each.totals() for each in value.replicates]
-        if any(len(sums.xx) != pairs for sums in totals):
-            raise NotCovered("its first axis is not that of the samples")
+        values, totals = value.replicates, []
+        for replicate in values:
+            totals.append(replicate.totals())
+            if len(totals[-1].xx) != pairs:
+                raise NotCovered("its first axis is not that of the samples")
     except NotCovered as reason:
         unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
         row = Row(node.name, node.kind, "not covered", (), str(reason), *context)
@@ -325,12 +340,12 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
     )
     cosine = 1 - gap
     rows, error = list(parts[0].rows), np.zeros_like(cosine)
-    for index, row in enumerate(rows):
-        drawn = [part.replicates[index] for part in parts]
-        if any(one is None for one in drawn):
+    for index, (row, *drawn) in enumerate(zip(rows, *(part.replicates for part in parts), strict=True)):
+        sampled = [cosines for cosines in drawn if cosines is not None] if drawn[0] is not None else []
+        if len(sampled) < len(parts):
             error[index] = 0 if row.status in ("closed form", "quadrature", "approximate") else np.nan
             continue
-        each = np.concatenate([one for one in drawn if one is not None], axis=1)[:, :pairs]
+        each = np.concatenate(sampled, axis=1)[:, :pairs]
         error[index] = standard_error(each)
         spread = float(standard_error(each.mean(axis=1)))
         if not np.isfinite(spread):
@@ -339,7 +354,7 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
     tokens = _tokens([part.tokens for part in parts]) if parts[0].tokens else None
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, tokens)
+    return Prediction(numbered(rows), cosine, norm, rms, sd, error, gap, tokens)
 
 
 def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens:
@@ -365,8 +380,8 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of the x against the start (`start_norms`), and what makes them ratios per unit."""
+    """Norms of the x against the start (`reference_norms`), and what makes them ratios per unit."""
     norms = torch.stack([totals.xx for totals in found]).double().sqrt().cpu().numpy()
     units = np.array([totals.units for totals in found], dtype=np.float64)
-    start, size = start_norms(norms, units, inputs)
+    start, size = reference_norms(norms, units, inputs)
     return norms / start, np.sqrt(size / np.maximum(units, 1))[:, None]

@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from initscope.errors import InputError
 from initscope.graph import ActivationLayer, Role, activation_row, declare_role, declare_whole
 from initscope.graph.calls import STANDS_FOR, called_activation
-from initscope.graph.single_ops import computes_as
+from initscope.graph.single_ops import class_computes_as, has_own_forward
 from initscope.propagate.context import Context
 from initscope.propagate.totals import NotCovered
 from initscope.propagate.values.base import Value
@@ -62,6 +63,8 @@ class Rule:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
+_FOUND: WeakKeyDictionary[type[nn.Module], Rule] = WeakKeyDictionary()
+"""Rules of classes that were asked for, until another rule is registered."""
 _OPERATIONS: dict[tuple[str, type[Value] | None], Rule] = {}
 
 
@@ -113,6 +116,7 @@ def rule(
         raise InputError(f"reads = {reads!r} must be some of {', '.join(_EVERYTHING)}")
 
     def register(function: AnyFunction) -> AnyFunction:
+        _FOUND.clear()
         for kind in kinds:
             _RULES[kind] = Rule(function, reads, fixed)
             if role is not None:
@@ -125,11 +129,16 @@ def rule(
 
 def find_rule(module: nn.Module) -> Rule | None:
     """The rule of the module's class or of its nearest registered base class that computes the same."""
-    for kind in type(module).__mro__:
-        found = _rule_of_class(kind)
-        if found is not None and computes_as(module, kind):
-            return found
-    return None
+    if has_own_forward(module):
+        return None
+    cls = type(module)
+    if cls not in _FOUND:
+        for kind in cls.__mro__:
+            rule = _rule_of_class(kind)
+            if rule is not None and class_computes_as(cls, kind):
+                _FOUND[cls] = rule
+                break
+    return _FOUND.get(cls)
 
 
 def _rule_of_class(kind: Any) -> Rule | None:

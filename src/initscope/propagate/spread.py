@@ -13,11 +13,20 @@ from initscope.theory.norms import relu_stack_cosine_sd
 
 __all__ = ["finite_width_sd", "standard_error"]
 
+_LEAST_WIDTH = 50
+_MOST_DEPTH = 0.1
+"""Of the sum of 1/width over layers: five layers of 50 units, ten of 100."""
+_OPPOSITE, _LEAST_WIDTH_OPPOSITE = -0.75, 100
+"""After the first ReLU few units see both of two nearly opposite inputs."""
+
 
 def finite_width_sd(
     model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Callable[[nn.Module], WeightLaw]
 ) -> Floats:
     """Standard deviation of each row's cosines over the weights, NaN from the first row that is not dense or ReLU.
+
+    NaN also where the formula may be off by more than 10 %: from the first layer that is narrower than 50 units or at
+    which the sum of 1/width exceeds 0.1, and after a first ReLU of fewer than 100 units for pairs of cosine below -.75.
 
     For independent weights without bias and without mean removal: of others the spread is not known in closed form.
     Orthogonal weights keep angles exactly where they are square, and are not independent anywhere.
@@ -32,6 +41,9 @@ def finite_width_sd(
             columns.append(columns[-1])
         elif row.role == "weights" and after_relu and len(row.shape) == 1 and _plain(modules.get(row.layer), law):
             widths.append(row.shape[0])
+            if widths[-1] < _LEAST_WIDTH or sum(1 / width for width in widths) > _MOST_DEPTH * (1 + 1e-9):
+                widths.pop()
+                break
             columns.append(columns[-1] + 1)
         elif row.traits.is_relu and not after_relu:
             columns.append(columns[-1] + 1)
@@ -41,6 +53,8 @@ def finite_width_sd(
     sds = [np.zeros_like(cosine[0])]
     for pair in relu_stack_cosine_sd(np.where(known, cosine[0], 0.0), widths) if widths else ():
         sds += [np.where(known, sd, np.nan) for sd in pair]
+    if widths and widths[0] < _LEAST_WIDTH_OPPOSITE:
+        sds[2] = np.where(cosine[0] < _OPPOSITE, np.nan, sds[2])
     result = np.full(cosine.shape, np.nan)
     result[: len(columns)] = np.stack(sds)[columns]
     return result
@@ -63,5 +77,6 @@ def standard_error(replicates: Floats) -> Floats:
     >>> round(float(standard_error(np.array([0.0, 1.0, 0.0, 1.0]))), 3)      # 0.577/2
     0.289
     """
-    error: Floats = np.asarray(replicates.std(axis=0, ddof=1) / np.sqrt(len(replicates)))
+    with np.errstate(invalid="ignore"):  # infinite replicates have no spread: NaN
+        error: Floats = np.asarray(replicates.std(axis=0, ddof=1) / np.sqrt(len(replicates)))
     return error

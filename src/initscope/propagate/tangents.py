@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from initscope.propagate.bases import Cross, Lookup
-from initscope.propagate.budget import Budget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.covariances import Found, canonical, closure, covariances, nothing, outside
 from initscope.propagate.windows import Offset
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["tangent"]
 
 
-def tangent(state: MomentMaps, budget: Budget) -> Tensor:
+def tangent(state: MomentMaps, budget: CovarianceBudget) -> Tensor:
     """The tangent kernel of a unit of ``state`` at every position: ``[pairs, blocks, *positions]``, in float64."""
     start = (state, (0,) * len(state.positions))
     needed = closure([start], also_aligned=True)

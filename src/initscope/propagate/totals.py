@@ -67,10 +67,13 @@ def gaps(many: Sequence[Totals]) -> Tensor:
     return torch.stack([next(found) if one.given_gap is None else one.given_gap for one in many])
 
 
-def total(maps: Tensor, kept: int = 1) -> Tensor:
-    """Sum in float64 over all axes but the first ``kept``."""
-    flat = maps.reshape(*maps.shape[:kept], -1)
-    fused = loops.large_loops(flat)
-    if fused is not None and flat.is_contiguous():
-        return torch.from_numpy(fused.totals(as_numpy(flat)))
-    return flat.sum(dim=-1, dtype=torch.float64)
+def total(*maps: Tensor, kept: int = 1) -> list[Tensor]:
+    """Sums in float64, of maps of one size, over all axes but the first ``kept``."""
+    fused, sums = loops.large_loops(*maps), []
+    for values in maps:
+        flat = values.reshape(*values.shape[:kept], -1)
+        if fused is not None and flat.is_contiguous():
+            sums.append(torch.from_numpy(fused.totals(as_numpy(flat))))
+        else:
+            sums.append(flat.sum(dim=-1, dtype=torch.float64))
+    return sums

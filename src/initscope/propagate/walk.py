@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
 
-from initscope.graph import Graph, Node, attends
+from initscope.graph import Graph, Node
 from initscope.propagate.context import Context
 from initscope.propagate.dispatch import Dispatcher
 from initscope.propagate.networks import Simulation
@@ -20,6 +20,8 @@ from initscope.propagate.values.uncovered import Uncovered
 
 __all__ = ["Walk"]
 
+_REPLICATED = attrgetter("replicated")
+
 
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
@@ -29,7 +31,7 @@ class Walk:
     ) -> None:
         """``keep``: where every value comes from stays known, whether or not a later op reads it."""
         self._graph = graph
-        self._keep = keep or attends(graph)  # every row asks for the cosines of its tokens
+        self._keep = keep or bool(graph.attention_nodes)  # every row asks for the cosines of its tokens
         self._contexts = [context]
         for index in range(1, context.replicates):
             seed = int(torch.randint(1 << 62, (), generator=context.generator))
@@ -70,19 +72,23 @@ class Walk:
             return next(self._inputs, Uncovered("it got no input"))
         if node.op == "get_attr":
             return self._weights.constant(self._graph.constant(node))
-        args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
+        args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs) if node.kwargs else {}
         kwargs.pop("out", None)  # the result is the same; who reads from there later reads this op
-        replicates = any(len(value.replicates) > 1 for value in values_in((args, kwargs)))
+        inputs = values_in((args, kwargs))
         first, *others = self._contexts
         drawn = len(first.sampled)
-        if not replicates:
-            value = self._dispatcher.value_of(node, args, kwargs, first)
+        if not any(map(_REPLICATED, inputs)):
+            value = self._dispatcher.value_of(node, args, kwargs, inputs, first)
             if len(first.sampled) == drawn:
                 return value
-            return replicated([value, *(self._dispatcher.value_of(node, args, kwargs, each) for each in others)])
-        own = [map_values(methodcaller("replicate", each.replicate), (args, kwargs)) for each in self._contexts]
-        values = zip(own, self._contexts, strict=True)
-        return replicated([self._dispatcher.value_of(node, a, k, context) for (a, k), context in values])
+            again = [self._dispatcher.value_of(node, args, kwargs, inputs, context) for context in others]
+            return replicated([value, *again])
+        values = []
+        for context in self._contexts:
+            own_args, own_kwargs = map_values(methodcaller("replicate", context.replicate), (args, kwargs))
+            own_inputs = values_in((own_args, own_kwargs))
+            values.append(self._dispatcher.value_of(node, own_args, own_kwargs, own_inputs, context))
+        return replicated(values)
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
@@ -93,7 +99,7 @@ class Walk:
         if isinstance(value, dict):
             return {key: self._filled_in(item) for key, item in value.items()}
         if isinstance(value, (tuple, list)):
-            return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
+            return (list if isinstance(value, list) else tuple)(map(self._filled_in, value))
         return self._weights.constant(value)
 
     def _in_arguments(self, node: Node) -> Any:

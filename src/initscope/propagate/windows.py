@@ -155,8 +155,8 @@ class FilterTaps(Windows):
                 place, inside = place[..., None] * size + line.clamp_min(0), inside[..., None] & (line >= 0)
             yield torch.where(inside, place, -1).flatten()
 
-    def centre(self, values: Tensor) -> Tensor:
-        """What the centre tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
+    def center(self, values: Tensor) -> Tensor:
+        """What the center tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
         for axis, sites in enumerate(self.sites(tuple(values.shape[2:]))):
             first, last = ((self.kernel_size[axis] - 1) // 2 * self.dilation[axis], sites.shape[0])
             last -= (self.kernel_size[axis] - 1) * self.dilation[axis] - first

@@ -1,4 +1,4 @@
-"""What draws: tables for the terminal, pictures, and the one-file page of a comparison."""
+"""Tables for the terminal, figures, and self-contained HTML pages."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""Quantities against depth: panels above each other on one axis of layers, drawn as SVG that stretches with the page.
+"""Plots of quantities against depth: panels with a shared axis of layers, as SVG that stretches with the page.
 
-Lines and dots stand in an SVG without any text, whose width is the page's; names and ticks are HTML beside it, so that
-they have the size of text at every width. Nothing here needs a script; the page's own reads `Panel.to_dict`.
+The SVG holds lines and dots, and its width is the width of the page. Names and ticks are HTML next to it, so that
+stretching does not change the size of text. The plots need no script; the script of the page reads `Panel.to_dict`.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from initscope.results import plain
 
 __all__ = ["Panel", "axis_limits", "axis_name", "depth_ticks", "drawn_panels", "rounded"]
 
-_WIDTH, _HEIGHT = 1000.0, 100.0  # of the drawing's own coordinates
+_WIDTH, _HEIGHT = 1000.0, 100.0  # in the coordinates of the SVG
 _MOST_TICKS = 8
 _TWENTYFOLD = 20.0
 _DIGITS = 6
 _NEAR_THE_END = 0.96
-"""Part of the width behind which a name would stand over the edge; as near to the other edge is the first."""
+"""Fraction of the width after which a centered name would cross the edge; the same holds at the left edge."""
 _APART = 0.8
-"""Part of an even step by which names have to be apart."""
+"""Smallest distance between names, as a fraction of an equal step."""
 _SHORT = 13
-"""Letters of a name on the axis."""
+"""Maximum number of characters of a name on the axis."""
 _LONG = 10
-"""Letters of a name that a phone has no room for at every second tick."""
+"""Names of this length do not fit on a phone at every second tick."""
 
 
 def rounded(values: Floats) -> list[float | None]:
-    """As JSON has it: six digits, None where there is no number."""
+    """Return values for JSON: six significant digits, None where there is no number."""
     return [None if value is None else float(f"{value:.{_DIGITS}g}") for value in plain(values)]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One quantity after every layer.
+    """A quantity after every layer, to be plotted.
 
     Attributes
     ----------
     name, title, says : str
-        In a word, in a line, and how to read it.
+        Name of the quantity, its short description, and how to read the plot.
     measured, error, predicted : array ``[rows]``
-        Means, one standard error of the measured ones, and theory; NaN where there is none.
+        Measured means, their standard errors, and predictions; NaN where a value is missing.
     low, high : float or None
-        The healthy band; None where it has no end.
+        Bounds of the healthy range; None where it is unbounded.
     least, most : float or None
-        Ends of the quantity itself, which the axis has; None: as the values are.
+        Ends of the axis; None chooses them from the values.
     logarithmic : bool or None
-        None: if the values differ twentyfold.
+        Whether the axis is logarithmic; None: if the largest value is over 20 times the smallest.
     rounding : float
-        Measured values below it are rounding.
+        Measured values below this are rounding errors.
     """
 
     name: str
@@ -73,18 +73,18 @@ class Panel:
 
     @property
     def known(self) -> Floats:
-        """All finite values."""
+        """Finite values, measured and predicted."""
         values = np.concatenate([self.measured, np.array([]) if self.predicted is None else self.predicted])
         return np.asarray(values[np.isfinite(values)])
 
     @property
     def highest_bar(self) -> float:
-        """The upper end of the longest error bar, 0 without any."""
+        """Upper end of the highest error bar; 0 without error bars."""
         ends = self.measured + 2 * self.error if self.error is not None else np.array([])
         return float(max(ends[np.isfinite(ends)], default=0.0))
 
     def to_dict(self) -> dict[str, Any]:
-        """What the page's script reads."""
+        """Return the data that the script of the page reads."""
         sides = {"measured": self.measured, "error": self.error, "predicted": self.predicted}
         known = {name: rounded(values) for name, values in sides.items() if values is not None}
         return {"name": self.name, "low": self.low, "high": self.high, "rounding": self.rounding} | known
@@ -92,7 +92,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to heights in the drawing, 0 at the top."""
+    """Map from values to vertical coordinates of the SVG, 0 at the top."""
 
     low: float
     high: float
@@ -106,7 +106,7 @@ class _Scale:
         return _HEIGHT * (1 - min(1.0, max(0.0, share)))
 
     def ticks(self) -> list[float]:
-        """Three or four round numbers."""
+        """Return three or four round numbers."""
         if not self.logarithmic:
             step = 10 ** math.floor(math.log10(self.high - self.low))
             for part in (2.0, 1.0, 0.5, 0.25, 0.2, 0.1):
@@ -128,7 +128,7 @@ def _scale(panel: Panel) -> _Scale:
         logarithmic = bool(len(positive)) and positive.max() > _TWENTYFOLD * positive.min()
     if logarithmic and len(positive):
         low, high = positive.min() / 1.6, positive.max() * 1.6
-        for edge in (panel.low, panel.high):  # an edge that is near stands in the picture
+        for edge in (panel.low, panel.high):  # a threshold near the values is shown
             if edge is not None and low / 100 < edge < 100 * high:
                 low, high = min(low, edge / 2), max(high, edge * 2)
         return _Scale(max(float(low), 1e-300), min(float(high), 1e300), logarithmic=True)
@@ -138,15 +138,15 @@ def _scale(panel: Panel) -> _Scale:
 
 
 def axis_limits(panel: Panel) -> tuple[float, float, bool]:
-    """Lower and upper end of a panel's axis, and whether it is logarithmic."""
+    """Return the lower and the upper end of the axis of a panel, and whether it is logarithmic."""
     scale = _scale(panel)
     return scale.low, scale.high, scale.logarithmic
 
 
 def drawn_panels(panels: Sequence[Panel], names: Sequence[str], bad: Sequence[frozenset[int]] = ()) -> dict[str, Any]:
-    """What the template ``depth.html`` shows: a drawing for each panel that has a value, and the ticks of the axis.
+    """Return the context of the template ``depth.html``: a plot for each panel with values, and the ticks of the axis.
 
-    ``names`` are those of the layers, ``bad`` for each panel the rows to be marked.
+    ``names`` are the names of the layers; ``bad`` holds for each panel the rows to mark.
     """
     shown = [(panel, bad[index] if bad else frozenset()) for index, panel in enumerate(panels) if len(panel.known)]
     return {
@@ -160,7 +160,7 @@ def drawn_panels(panels: Sequence[Panel], names: Sequence[str], bad: Sequence[fr
 def _drawn(panel: Panel, marked: frozenset[int]) -> dict[str, Any]:
     scale = _scale(panel)
     count = len(panel.measured)
-    places = [_WIDTH * (index + 0.5) / count for index in range(count)]
+    positions = [_WIDTH * (index + 0.5) / count for index in range(count)]
     top = 0.0 if panel.high is None else scale.height(panel.high)
     bottom = _HEIGHT if panel.low is None else scale.height(panel.low)
     good = [index for index in range(count) if np.isfinite(panel.measured[index]) and index not in marked]
@@ -170,58 +170,60 @@ def _drawn(panel: Panel, marked: frozenset[int]) -> dict[str, Any]:
         "says": panel.says,
         "healthy": (f"{top:.1f}", f"{bottom - top:.1f}"),
         "has_band": panel.low is not None or panel.high is not None,
-        "line": "" if panel.predicted is None else _line(panel.predicted, places, scale),
-        "bars": "" if panel.error is None else _bars(panel, places, scale),
-        "dots": _dots(panel.measured, good, places, scale),
-        "marked": _dots(panel.measured, sorted(marked), places, scale),
+        "line": "" if panel.predicted is None else _line(panel.predicted, positions, scale),
+        "bars": "" if panel.error is None else _bars(panel, positions, scale),
+        "dots": _dots(panel.measured, good, positions, scale),
+        "marked": _dots(panel.measured, sorted(marked), positions, scale),
         "ticks": [(f"{scale.height(tick):.1f}", _tick(tick)) for tick in scale.ticks()],
     }
 
 
 def _tick(value: float) -> str:
-    """1e-12, 0.01, 20, 1000: as short as it is clear."""
+    """Return a short text such as 1e-12, 0.01, 20 or 1000."""
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     return f"{value:g}"
 
 
-def _line(values: Floats, places: Sequence[float], scale: _Scale) -> str:
-    """Interrupted where nothing is known, unless by the rows between two that are known."""
+def _line(values: Floats, positions: Sequence[float], scale: _Scale) -> str:
+    """Return the path through the rows with values; rows without a value are skipped."""
     known = [index for index, value in enumerate(values) if np.isfinite(value)]
-    points = [f"{places[index]:.1f} {scale.height(values[index]):.2f}" for index in known]
+    points = [f"{positions[index]:.1f} {scale.height(values[index]):.2f}" for index in known]
     return "M" + "L".join(points) if points else ""
 
 
-def _bars(panel: Panel, places: Sequence[float], scale: _Scale) -> str:
-    """Two standard errors up and down."""
+def _bars(panel: Panel, positions: Sequence[float], scale: _Scale) -> str:
+    """Return the path of error bars, two standard errors up and down."""
     assert panel.error is not None
     parts = []
     for index, (value, error) in enumerate(zip(panel.measured, panel.error, strict=True)):
         if np.isfinite(value) and np.isfinite(error) and error > 0:
             high, low = scale.height(value + 2 * error), scale.height(value - 2 * error)
             if low - high > 0.5:
-                parts.append(f"M{places[index]:.1f} {high:.1f}V{low:.1f}")
+                parts.append(f"M{positions[index]:.1f} {high:.1f}V{low:.1f}")
     return "".join(parts)
 
 
-def _dots(values: Floats, rows: Sequence[int], places: Sequence[float], scale: _Scale) -> str:
-    """Strokes without length, which round ends make dots: they stay round when the drawing is stretched."""
+def _dots(values: Floats, rows: Sequence[int], positions: Sequence[float], scale: _Scale) -> str:
+    """Return a path of strokes of length zero: with round caps they are dots that stay round when the SVG stretches."""
     known = [index for index in rows if np.isfinite(values[index])]
-    return "".join(f"M{places[index]:.1f} {scale.height(values[index]):.2f}h0" for index in known)
+    return "".join(f"M{positions[index]:.1f} {scale.height(values[index]):.2f}h0" for index in known)
 
 
 def depth_ticks(rows: int) -> list[int]:
-    """Rows that are named below the axis, in even steps from the first."""
+    """Return the rows to label on the axis, in equal steps from the first row."""
     return list(range(0, rows, max(1, -(-(rows - 1) // (_MOST_TICKS - 1)))))
 
 
 def axis_name(title: str) -> str:
-    """Without the kind; of a long path the numbered block, else its end.
+    """Return a short name without the kind of layer: of a long path the numbered block, otherwise its end.
 
     >>> axis_name("encoder.blocks.3.attention.query (Linear)"), axis_name("attention.output.dense")
     ('blocks.3…', '…output.dense')
+    >>> axis_name("layer 11 (Linear)"), axis_name("ReLU after layer 11")
+    ('layer 11', 'ReLU')
     """
-    name = title.partition(" (")[0]
+    name = re.sub(r" (after|before) layer \d+$", "", title.partition(" (")[0])
     if len(name) <= _SHORT:
         return name
     block = re.search(r"(?:^|\.)([^.]+\.\d+)\.(?!.*\.\d+\.)", name)
@@ -229,20 +231,20 @@ def axis_name(title: str) -> str:
 
 
 def _axis(names: Sequence[str], panels: Sequence[Panel]) -> list[dict[str, str]]:
-    """Some of the names with their places, of rows that show something; a narrow page leaves some out."""
+    """Return the ticks: names and positions of some rows that have values; narrow pages hide the minor ticks."""
     shown = [np.isfinite(side) for panel in panels for side in (panel.measured, panel.predicted) if side is not None]
     known = np.flatnonzero(np.any(shown, axis=0)) if shown else np.arange(len(names))
-    places: list[int] = []
+    rows: list[int] = []
     for index in depth_ticks(len(names)):
         nearest = int(known[np.abs(known - index).argmin()])
-        if not places or nearest - places[-1] > _APART * len(names) / _MOST_TICKS:
-            places.append(nearest)
-    shorts = [axis_name(names[index]) for index in places]
+        if not rows or nearest - rows[-1] > _APART * len(names) / _MOST_TICKS:
+            rows.append(nearest)
+    shorts = [axis_name(names[index]) for index in rows]
     every = 2 if max(map(len, shorts)) < _LONG else 3
     ticks = []
-    for place, (index, name) in enumerate(zip(places, shorts, strict=True)):
+    for number, (index, name) in enumerate(zip(rows, shorts, strict=True)):
         across = (index + 0.5) / len(names)
-        roles = ["minor"] * (place % every > 0) + ["at-start"] * (across < 1 - _NEAR_THE_END)
-        roles += ["at-end"] * (place > 0 and across > _NEAR_THE_END)
+        roles = ["minor"] * (number % every > 0) + ["at-start"] * (across < 1 - _NEAR_THE_END)
+        roles += ["at-end"] * (number > 0 and across > _NEAR_THE_END)
         ticks.append({"left": f"{100 * across:.2f}", "name": name, "role": " ".join(roles)})
     return ticks

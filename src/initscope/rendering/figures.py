@@ -1,6 +1,6 @@
-"""Pictures of results: plain matplotlib, no pyplot, so that nothing global is touched.
+"""Figures of results with matplotlib, without pyplot, so that no global state changes.
 
-The colours are constants because the page exchanges them for CSS variables (`initscope.rendering.svg`).
+Colors are constants because `initscope.rendering.svg` replaces them by CSS variables.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD",
-    "GREY",
+    "GRAY",
     "MEASURED",
     "PREDICTED",
     "SMALL",
     "THIRD",
     "angle_figure",
-    "behind_activations",
     "new_axes",
     "pairs_figure",
     "panels_figure",
+    "rows_after_activations",
 ]
 
 PREDICTED = "#2563c9"
 MEASURED = "#c2410c"
 THIRD = "#0f766e"
-GREY = "#8a8f98"
+GRAY = "#8a8f98"
 BAD = "#b91c1c"
 SMALL = (4.8, 3.2)
-"""Inches of pictures that stand side by side on a page: larger ones are scaled down, and their letters with them."""
+"""Size in inches of figures that stand side by side on a page. Larger figures would be scaled down with their text."""
 _MOST_TICKS = 9
 _BAND = (10, 90)  # percentiles over pairs
 
 
 def new_axes(width: float = 5.8, height: float = 3.6) -> Axes:
-    """Axes of a figure of their own, drawn lightly: two spines and a faint grid."""
+    """Return the axes of a new figure with two spines and a faint grid."""
     ax = make_axes(None, (width, height))
-    _lightly(ax)
+    _style(ax)
     return ax
 
 
-def _lightly(ax: Axes) -> None:
+def _style(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color=GREY, alpha=0.25, linewidth=0.7)
+    ax.grid(color=GRAY, alpha=0.25, linewidth=0.7)
     ax.set_axisbelow(True)
 
 
 def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """Mean angle after each layer with the middle 80 % of the pairs; measured means with two standard errors."""
+    """Plot the mean angle after each layer, with the middle 80 % of the pairs and two standard errors."""
     ax = new_axes() if ax is None else ax
     predicted, measured = comparison.prediction, comparison.measurement
     if predicted is not None:
@@ -77,7 +77,7 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
 
 
 def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
-    """Dashed lines two standard deviations of one draw around the mean angle, where the widths tell (dense stacks)."""
+    """Add dashed lines two standard deviations of one draw around the mean angle, if the prediction has them."""
     if predicted.cosine_sd is None or not (predicted.cosine_sd[1:] > 0).any():
         return
     angle = predicted.angle
@@ -88,9 +88,9 @@ def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
 
 
 def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequence[frozenset[int]]) -> Axes:
-    """`Panel` by panel against depth on one axis of layers, as the page draws them; the first of the axes.
+    """Plot panels against depth, one above the other with a shared axis of layers; return the first axes.
 
-    Healthy bands are shaded, rows in ``marked`` are those beyond a threshold.
+    Healthy ranges are shaded. ``marked`` holds for each panel the rows that are beyond a threshold.
     """
     from matplotlib.figure import Figure
 
@@ -99,17 +99,17 @@ def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequen
     shown = [(panel, rows) for panel, rows in zip(panels, marked, strict=True) if len(panel.known)]
     figure = Figure(figsize=(7.2, 1.25 * len(shown) + 0.7), layout="constrained")
     first: Axes | None = None
-    for place, (panel, rows) in enumerate(shown, 1):
-        ax = figure.add_subplot(len(shown), 1, place, axes_class=ShownAxes, sharex=first)
-        _lightly(ax)
+    for number, (panel, rows) in enumerate(shown, 1):
+        ax = figure.add_subplot(len(shown), 1, number, axes_class=ShownAxes, sharex=first)
+        _style(ax)
         _panel(ax, panel, sorted(rows))
-        ax.tick_params(labelbottom=place == len(shown))
+        ax.tick_params(labelbottom=number == len(shown))
         first = ax if first is None else first
     assert first is not None
     ticks = depth_ticks(len(titles))
     ax.set_xticks(ticks, [label_text(axis_name(titles[tick])) for tick in ticks])
-    told = [ax.get_legend_handles_labels() for ax in figure.axes]
-    legend = {label: handle for handles, labels in told for handle, label in zip(handles, labels, strict=True)}
+    entries = [ax.get_legend_handles_labels() for ax in figure.axes]
+    legend = {label: handle for handles, labels in entries for handle, label in zip(handles, labels, strict=True)}
     figure.legend(legend.values(), legend.keys(), frameon=False, loc="outside upper left", ncols=len(legend))
     figure.align_ylabels()
     return first
@@ -120,24 +120,24 @@ def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
     band = (low if panel.low is None else panel.low, high if panel.high is None else panel.high)
     if panel.low is not None or panel.high is not None:
         ax.axhspan(max(low, band[0]), min(high, band[1]), color=THIRD, alpha=0.1, linewidth=0, label="healthy")
-    places = np.arange(len(panel.measured))
+    rows = np.arange(len(panel.measured))
     ax.set_yscale("log" if logarithmic else "linear")
     ax.set_ylim(low, high)
-    heights = np.clip(panel.measured, low, None) if logarithmic else panel.measured  # what is zero stands on the axis
+    heights = np.clip(panel.measured, low, None) if logarithmic else panel.measured  # zeros are drawn on the axis
     errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
-    ax.errorbar(places, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
+    ax.errorbar(rows, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
     if marked:
-        ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
+        ax.plot(rows[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
     if panel.predicted is not None:
         known = np.isfinite(panel.predicted)
-        ax.plot(places[known], panel.predicted[known], color=PREDICTED, label="predicted")
+        ax.plot(rows[known], panel.predicted[known], color=PREDICTED, label="predicted")
     ax.set_ylabel(panel.name)
 
 
 def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """Cosine of every pair after the first, the middle and the last activation: measured against predicted.
+    """Plot the cosine of every pair after the first, the middle and the last activation, measured against predicted.
 
-    Where only one of the two is there, it is drawn against the cosine of the inputs.
+    With only one of the two, the horizontal axis is the cosine of the inputs.
     """
     ax = new_axes(height=4.4) if ax is None else ax
     predicted, measured = comparison.prediction, comparison.measurement
@@ -148,11 +148,12 @@ def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     )
     chosen = _first_middle_last(comparison.rows, against + shown.cosine)
     for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
-        label = f"after {label_text(comparison.rows[row].title)}"
+        title = label_text(comparison.rows[row].title)
+        label = title if " after layer " in title else f"after {title}"
         ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
     points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
     low, high = max(-1.0, np.nanmin(points) - 0.03), min(1.0, np.nanmax(points) + 0.03)
-    ax.plot([low, high], [low, high], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
+    ax.plot([low, high], [low, high], color=GRAY, linewidth=1.2, linestyle="--", zorder=1)
     both = predicted is not None and measured is not None
     ax.set_xlabel("predicted cosine" if both else "cosine of the inputs")
     ax.set_ylabel(f"{'measured' if measured is not None else 'predicted'} cosine")
@@ -167,9 +168,9 @@ def _band(ax: Axes, values: Floats, color: str) -> None:
     ax.fill_between(np.arange(len(values)), low, high, color=color, alpha=0.15, linewidth=0, label="80 % of the pairs")
 
 
-def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> None:
+def _points(ax: Axes, values: Floats, errors: Floats, rows: Sequence[int]) -> None:
     ax.errorbar(
-        places,
+        rows,
         values,
         yerr=2 * np.nan_to_num(errors),
         fmt="o",
@@ -181,7 +182,7 @@ def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> 
 
 
 def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
-    """Name some of the layers below the axis: at most nine, counted back from the last, in even steps."""
+    """Label at most nine layers on the axis, in equal steps back from the last layer."""
     last = len(rows) - 1
     step = -(-last // (_MOST_TICKS - 1)) or 1
     step += step % 2 if step > 1 else 0
@@ -196,11 +197,11 @@ def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
 
 def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:
     covered = [row for row in covered_rows(values) if row > 0]
-    behind = behind_activations(rows, covered)
-    return sorted({behind[0], behind[(len(behind) - 1) // 2], behind[-1]}) if behind else []
+    after = rows_after_activations(rows, covered)
+    return sorted({after[0], after[(len(after) - 1) // 2], after[-1]}) if after else []
 
 
-def behind_activations(rows: Sequence[Row], places: Sequence[int]) -> list[int]:
-    """Those of ``places`` where something else than weights or a rearrangement acts; all of them if there are none."""
+def rows_after_activations(rows: Sequence[Row], candidates: Sequence[int]) -> list[int]:
+    """Return the rows of ``candidates`` that are neither weights nor rearrangements; all of them if there are none."""
     passing = ("weights", "movement", "bookkeeping")
-    return [place for place in places if rows[place].role not in passing] or list(places)
+    return [row for row in candidates if rows[row].role not in passing] or list(candidates)

@@ -1,6 +1,6 @@
-"""The table of layers on a page: columns of numbers, rows in sections that fold, notes as footnotes.
+"""The table of layers on a page: columns of numbers, sections that fold, and notes as footnotes.
 
-Without a script all rows are shown; the page's own folds, sorts, filters and exports them.
+Without JavaScript all rows are shown. The script of the page folds, sorts, filters and exports them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from initscope.rendering.table import with_error
 
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 
-_WEIGHTS = ("weights", "recurrent", "embedding")
 _ERROR = re.compile(r"± (\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: ``side`` is predicted, measured or nothing, ``extra`` what a narrow page leaves out."""
+    """A column of the table; ``side`` is predicted, measured or empty, and narrow pages hide ``extra`` columns."""
 
     name: str
     title: str
@@ -36,10 +35,10 @@ class Column:
     extra: bool = False
     bad: frozenset[int] = frozenset()
     least: float = 0.0
-    """Values below it are rounding."""
+    """Values below this are rounding errors."""
 
     def text(self, index: int) -> str:
-        """The value of a row with its error, short."""
+        """Return the value of a row with its error, rounded."""
         value = float(self.values[index])
         error = np.nan if self.errors is None else float(self.errors[index])
         if value == 0:
@@ -47,7 +46,7 @@ class Column:
         return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits, self.least)
 
     def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
-        """The last known value of several rows, or what ``join`` makes of all of them."""
+        """Return the last known value of several rows, or ``join`` of all known values."""
         known = self.values[list(members)]
         known = known[np.isfinite(known)]
         if not len(known):
@@ -59,7 +58,7 @@ class Column:
 def side_columns(
     quantity: Quantity, name: str, title: str, digits: int, bad: frozenset[int] = frozenset()
 ) -> list[Column]:
-    """A quantity's columns, predicted beside measured."""
+    """Return the columns of a quantity: predicted, if known, and measured."""
     least = ROUNDING if name == "angle" else 0.0
     measured = Column(
         f"{name}_measured", title, quantity.measured, quantity.error, "measured", digits, bad=bad, least=least
@@ -71,17 +70,17 @@ def side_columns(
 
 @dataclass(frozen=True)
 class Section:
-    """Rows that fold into one line."""
+    """Rows that fold into one row."""
 
     title: str
     members: tuple[int, ...]
     is_open: bool = False
     joins: Mapping[str, Callable[[Floats], float]] = field(default_factory=dict)
-    """By column: what of all its rows the line shows, where it is not the last."""
+    """Functions by column that reduce all rows to the folded row; other columns show the last value."""
 
     @property
     def path(self) -> str:
-        """How names of its rows begin where it is a block.
+        """Prefix of the names of its rows, if the section is a block.
 
         >>> Section("block encoder.layers.1", (3, 4)).path
         'encoder.layers.1.'
@@ -95,12 +94,12 @@ def layer_table(
     sections: Sequence[Section] = (),
     faulty: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:
-    """What the template ``layers.html`` shows; columns without a value are left out."""
+    """Return the context of the template ``layers.html``; columns without values are left out."""
     columns = [column for column in columns if np.isfinite(column.values).any()]
     sections = sections or [Section("", (index,)) for index in range(len(rows))]
     notes = {note: number for number, note in enumerate(dict.fromkeys(_kind(row.note) for row in rows if row.note), 1)}
     statuses = {row.status for row in rows}
-    told = len(statuses) > 1
+    has_statuses = len(statuses) > 1
 
     def line(index: int, section: Section) -> dict[str, Any]:
         row = rows[index]
@@ -110,24 +109,24 @@ def layer_table(
             "path": path,
             "title": row.title.removeprefix(path),
             "cells": [_cell(c, c.text(index), index in c.bad) for c in columns],
-            "status": row.status if told else None,
+            "status": row.status if has_statuses else None,
             "note": notes.get(_kind(row.note)),
             "says": row.note,
-            "weights": row.role in _WEIGHTS,
+            "weights": row.has_weights,
             "fault": index in faulty,
         }
 
     return {
         "columns": columns,
-        "told": told,
-        "status": "" if told else next(iter(statuses)),
+        "has_statuses": has_statuses,
+        "status": "" if has_statuses else next(iter(statuses)),
         "notes": [
             _footnote(number, [row.note for row in rows if _kind(row.note) == kind]) for kind, number in notes.items()
         ],
         "sections": [
             {
                 "title": section.title,
-                "steps": len(section.members),
+                "ops": len(section.members),
                 "open": section.is_open,
                 "folds": len(section.members) > 1,
                 "cells": [
@@ -145,12 +144,12 @@ def layer_table(
 
 
 def _kind(note: str) -> str:
-    """A note without its errors: rows whose notes differ in them alone share a footnote."""
+    """Return a note without its errors: rows whose notes differ only in errors share a footnote."""
     return _ERROR.sub("±", note)
 
 
 def _footnote(number: int, notes: Sequence[str]) -> tuple[int, str, int]:
-    """Number, text and count; of errors that differ the smallest and the largest.
+    """Return the number, the text and the count of a footnote; different errors become their smallest and largest.
 
     >>> _footnote(2, ["cosine ± 0.002", "cosine ± 5e-05", "cosine ± 0.0001"])
     (2, 'cosine ± 5e-05 to 0.002', 3)
@@ -168,7 +167,7 @@ def _cell(column: Column, text: str, bad: bool) -> dict[str, Any]:
 
 
 def page_data(rows: Sequence[Row], columns: Sequence[Column], panels: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """What the page's script reads: the names, the numbers of the table, the panels."""
+    """Return the data that the script of the page reads: names, numbers of the table, and panels."""
     numbers: dict[str, Any] = {}
     for column in columns:
         if np.isfinite(column.values).any():

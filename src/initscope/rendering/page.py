@@ -1,4 +1,4 @@
-"""The one-file page of a `Comparison`: HTML with its pictures, numbers and script inside; nothing is fetched."""
+"""The HTML page of a `Comparison`: a self-contained file that makes no network requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from initscope._utils.files import write_text
 from initscope.geometry import ROUNDING, Comparison
 from initscope.rendering.depth import Panel, drawn_panels
-from initscope.rendering.figures import behind_activations, new_axes, pairs_figure
+from initscope.rendering.figures import new_axes, pairs_figure, rows_after_activations
 from initscope.rendering.layers import layer_table, page_data, side_columns
 from initscope.rendering.quantities import Quantity, angles, sizes
 from initscope.rendering.summary import headline, suggestion
@@ -29,7 +29,7 @@ __all__ = ["angle_panel", "comparison_context", "render_page", "render_part", "s
 
 
 def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
-    """Write `render_page` to ``path``, atomically."""
+    """Write the result of `render_page` to ``path`` atomically."""
     write_text(path, render_page(comparison, **options))
 
 
@@ -41,25 +41,25 @@ def render_page(
     advice: str = "",
     fragment: bool = False,
 ) -> str:
-    """The whole page as text.
+    """Return the HTML page as a string.
 
     Parameters
     ----------
     comparison : Comparison
         What to show.
     facts : mapping, optional
-        What was run, as label and value: model, data, … . Pairs, draws, seed and versions are added.
+        Settings to list, by label: model, data, … . Pairs, draws, seed and versions are added.
     images : pair of arrays, optional
-        ``x, y`` of the pairs, ``[pairs, C, H, W]``; a few are shown if they are grey or RGB images.
+        ``x, y`` of the pairs, ``[pairs, C, H, W]``; a few are shown if they are gray or RGB images.
     advice : str
-        What to try, instead of the general `suggestion`.
+        Advice to show instead of the general `suggestion`.
     fragment : bool
-        For a notebook's cell: one element with its own style, no page around it.
+        Return one HTML element with its style, for a notebook cell, instead of a whole page.
     """
     context = comparison_context(comparison, facts or {}, images)
     rows, angle, size = comparison.rows, angles(comparison), sizes(comparison)
-    panels = [angle_panel(angle), size_panel(size, [0, *behind_activations(rows, range(1, len(rows)))])]
-    columns = [*side_columns(angle, "angle", "angle °", 1), *side_columns(size, "rms_ratio", "size", 3)]
+    panels = [angle_panel(angle), size_panel(size, [0, *rows_after_activations(rows, range(1, len(rows)))])]
+    columns = [*side_columns(angle, "angle", "angle °", 1), *side_columns(size, "rms_ratio", "RMS ratio", 3)]
     depth = drawn_panels(panels, [row.title for row in rows])
     happened, _, more = headline(comparison).partition(". ")
     context |= {
@@ -76,22 +76,22 @@ def render_page(
 
 
 def render_part(template: str, **context: Any) -> str:
-    """A part of a page from one of the templates."""
+    """Render one of the templates."""
     return printable(_environment().get_template(template).render(context))
 
 
 def versions() -> dict[str, str]:
-    """Versions that the numbers depend on."""
-    found = {name: version(name) for name in ("initscope", "torch", "numpy")}
-    return found | {"Python": platform.python_version()}
+    """Return the versions of the packages that the numbers depend on."""
+    packages = {name: version(name) for name in ("initscope", "torch", "numpy")}
+    return packages | {"Python": platform.python_version()}
 
 
 def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
-    """Angles against depth, with the healthy band of the checks: angles that grow are no error."""
+    """Return the panel of angles; ``low`` is the threshold of the checks, and growing angles are no error."""
     return Panel(
         "angle",
         "between pairs, degrees",
-        "the lower, the more alike the network makes different inputs",
+        "small angles mean that the network maps different inputs to similar outputs",
         angle.measured,
         angle.error,
         angle.predicted,
@@ -103,12 +103,12 @@ def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
 
 
 def size_panel(size: Quantity, shown: list[int], low: float | None = None, high: float | None = None) -> Panel:
-    """Sizes against depth, at the rows ``shown``: between activations weights scale the signal up and down."""
+    """Return the panel of RMS ratios at the rows ``shown``; weights between these rows rescale the signal."""
     size = size.at(shown)
     return Panel(
-        "size",
-        "of activations, over the input's",
-        "a level curve keeps the signal; one that runs away, up or down, makes training hard",
+        "RMS ratio",
+        "RMS of activations / RMS of the input",
+        "a flat curve preserves the scale of the signal; strong growth or decay makes training hard",
         size.measured,
         size.error,
         size.predicted,
@@ -120,14 +120,14 @@ def size_panel(size: Quantity, shown: list[int], low: float | None = None, high:
 def comparison_context(
     comparison: Comparison, facts: Mapping[str, object], images: tuple[Any, Any] | None
 ) -> dict[str, Any]:
-    """What templates say of pairs, of what was run, and of words."""
+    """Return the context that all templates share: pairs, settings of the run, and glossary."""
     measured, predicted = comparison.measurement, comparison.prediction
     side = measured if measured is not None else predicted
     assert side is not None
     run = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     run["pairs"] = str(side.cosine.shape[1])
     if measured is not None:
-        run["draws of the weights"] = str(measured.draws) if measured.draws else "none: the weights as they are"
+        run["draws of the weights"] = str(measured.draws) if measured.draws else "none: the given weights"
         if measured.draws:
             run["seed"] = str(measured.seed)
     run["versions"] = ", ".join(f"{name} {number}" for name, number in versions().items())
@@ -153,5 +153,5 @@ def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("initscope.rendering"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # a page holds tens of numbers for each layer
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # compact: pages hold dozens of numbers per layer
     return made

@@ -1,4 +1,4 @@
-"""Angles and sizes of a `Comparison` after every layer, with their errors: what panels and tables of a page show."""
+"""Mean angles and RMS ratios of a `Comparison` after every layer, with standard errors, for panels and tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Quantity", "angles", "error_over_pairs", "sizes"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """Means over pairs ``[rows]``: measured with one standard error, predicted with the spread of one draw.
+    """Means over pairs ``[rows]``: measured with standard errors, predicted with the standard deviation of one draw.
 
-    ``error_is`` says what the errors are over; empty where there are none.
+    ``error_is`` names what the standard errors average over; it is empty without errors.
     """
 
     measured: Floats
@@ -26,7 +26,7 @@ class Quantity:
     error_is: str = ""
 
     def at(self, rows: Sequence[int]) -> Quantity:
-        """The same with values at these rows only."""
+        """Return a copy with NaN at all other rows."""
         hidden = np.ones(len(self.measured), dtype=bool)
         hidden[list(rows)] = False
 
@@ -44,7 +44,7 @@ class Quantity:
 
 
 def error_over_pairs(values: Floats) -> Floats:
-    """Standard error of the mean over pairs, ``[rows]``; NaN where fewer than two have a value."""
+    """Return the standard error of the mean over pairs, ``[rows]``; NaN with fewer than two values."""
     known = np.isfinite(values)
     counts = known.sum(axis=1)
     deviations = np.where(known, values - mean_over_pairs(values)[:, None], 0.0)
@@ -54,7 +54,7 @@ def error_over_pairs(values: Floats) -> Floats:
 
 
 def angles(comparison: Comparison) -> Quantity:
-    """Mean angle in degrees."""
+    """Return mean angles in degrees."""
     predicted, measured = comparison.prediction, comparison.measurement
     spread = None
     if predicted is not None and predicted.cosine_sd is not None and (predicted.cosine_sd[1:] > 0).any():
@@ -68,7 +68,7 @@ def angles(comparison: Comparison) -> Quantity:
 
 
 def sizes(comparison: Comparison) -> Quantity:
-    """Mean size: root mean square of the units over the input's."""
+    """Return mean RMS ratios: root mean square of the units divided by that of the input."""
     predicted, measured = comparison.prediction, comparison.measurement
     expected = None if predicted is None else mean_over_pairs(predicted.rms_ratio)
     if measured is None:

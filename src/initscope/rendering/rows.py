@@ -1,4 +1,4 @@
-"""Tables of plain rows on a page, and the page of a result that has none of its own: its table."""
+"""HTML tables of plain rows, and the page of a result without a special page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["render_result", "shown_rows"]
 
 _NUMBER = re.compile(r"[-+]?(\d|inf|nan|–)")
 _LONG = 40
-"""Letters of a text that may take several lines."""
+"""Texts with more characters than this may wrap."""
 
 
 def shown_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the template ``rows.html`` shows: names of columns with the class of their cells, and texts."""
+    """Return the context of the template ``rows.html``: columns with the CSS class of their cells, and the texts."""
     texts = [[format_number(cell) for cell in row.values()] for row in rows]
     columns = [name.replace("_", " ") for name in (rows[0] if rows else ())]
     return {"columns": list(zip(columns, map(_kind, zip(*texts, strict=True)), strict=True)), "rows": texts}
 
 
 def _kind(texts: Sequence[str]) -> str:
-    """Numbers stand to the right, with an interval in two lines, texts to the left, long ones in lines.
+    """Return the CSS class of a column: numbers, numbers with an interval (two lines), texts, or long texts that wrap.
 
     >>> _kind(["1.5", "–"]), _kind(["1.04 (0.98–1.10)"]), _kind(["relu1", "2"]), _kind(["what it rests on " * 3])
     ('', 'lines', 'text', 'note')
@@ -36,7 +36,7 @@ def _kind(texts: Sequence[str]) -> str:
 
 
 def render_result(result: Result) -> str:
-    """The page of any result: its table, a single row upright."""
+    """Return the HTML page of any result: its table, with a single row shown vertically."""
     rows = result.table()
     if len(rows) == 1:
         rows = [{"of": name.replace("_", " "), "value": value} for name, value in rows[0].items()]

@@ -1,4 +1,4 @@
-"""A matplotlib figure as SVG text to stand inside an HTML page and take the page's colours and font."""
+"""Conversion of a matplotlib figure to inline SVG with the colors and the font of the HTML page."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import io
 import re
 from typing import TYPE_CHECKING
 
-from initscope.rendering.figures import GREY, MEASURED, PREDICTED, THIRD
+from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, THIRD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["inline_svg"]
 
-_COLOURS = {
+_COLORS = {
     PREDICTED: "var(--predicted)",
     MEASURED: "var(--measured)",
     THIRD: "var(--third)",
-    GREY: "var(--faint)",
+    GRAY: "var(--faint)",
     "#000000": "currentColor",
 }
 
 
 def inline_svg(ax: Axes, name: str) -> str:
-    """The figure of ``ax`` as an ``<svg>`` element whose ids begin with ``name``, transparent, its text as text.
+    """Return the figure of ``ax`` as a transparent ``<svg>`` element whose ids begin with ``name``.
 
-    The same picture gives the same text: no date, no random ids.
+    Text stays text. The same figure gives the same string, without dates and random ids.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -38,13 +38,13 @@ def inline_svg(ax: Axes, name: str) -> str:
         figure.savefig(text, format="svg", transparent=True, metadata=nothing)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # matplotlib's <style> would reach beyond the picture; the page says the same for its pictures only.
+    # The <style> of matplotlib would apply to the whole page; the page has the same rules for its figures only.
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
     svg = re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-labelledby="{name}-says">', svg)
-    # Ids are unique in a page, not only in a picture.
+    # Ids must be unique in the page, not only in one figure.
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", svg)
     svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
-    for colour, variable in _COLOURS.items():
-        svg = svg.replace(colour, variable)
+    for color, variable in _COLORS.items():
+        svg = svg.replace(color, variable)
     return re.sub(r"\n\s*\n+", "\n", svg).strip()

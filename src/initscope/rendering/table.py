@@ -1,4 +1,4 @@
-"""Tables for the terminal, that of a `Comparison` first: predicted and measured side by side, within its width."""
+"""Tables for the terminal that fit its width, and the table of a `Comparison` with predicted and measured columns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope.geometry import ROUNDING
-from initscope.rendering.folding import few_lines, folded_table, folding_told
+from initscope.geometry import ROUNDING, named
+from initscope.rendering.folding import few_lines, folded_table, folding_summary
 from initscope.rendering.quantities import angles, sizes
 from initscope.results import format_number, printable
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 __all__ = [
     "OF_TOKENS",
     "WORDS",
-    "notes_told",
+    "note_lines",
     "rich_table",
     "side_by_side",
+    "table_lines",
     "table_width",
     "terminal_table",
     "with_error",
@@ -32,34 +33,34 @@ __all__ = [
 Texts = list[dict[str, str]]
 _Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
 _SHORT = 6
-"""Rows of a table that may all take two lines."""
+"""Tables with at most this number of rows may use two lines for each row."""
 _LONG = 30
-"""Characters of a text that is rather said below than left out."""
+"""Texts with more characters than this go below the table instead of being left out."""
 _DETAILS = ("kind", "status", "±")
-"""What goes before any text is folded."""
-_QUANTITIES = {"angle": ("angle °", 1), "rms_ratio": ("size", 3)}
+"""Details that are left out before any text is wrapped."""
+_QUANTITIES = {"angle": ("angle °", 1), "rms_ratio": ("RMS ratio", 3)}
 OF_TOKENS = {"token_cosine": "token cosine", "attention_entropy": "entropy"}
-"""What only models with attention have, and its title."""
+"""Titles of quantities that only models with attention have."""
 WORDS = {
     "angle °": "between pairs of inputs",
-    "size": "of the units over the input's",
+    "RMS ratio": "RMS of the units / RMS of the input",
     "token cosine": "between the tokens of a sample",
-    "entropy": "of attention, 1: spread over all tokens",
-    "gradient": "of a layer's weights over the last layer's",
-    "dead": "share of units that are zero for all samples",
-    "saturated": "share of values at an end of the activation's range",
-    "rank": "directions in which samples differ",
+    "entropy": "of attention; 1 means uniform over all tokens",
+    "gradient": "norm for the weights of a layer / norm for the last layer",
+    "dead": "fraction of units that are zero for all samples",
+    "saturated": "fraction of values at an end of the range of the activation",
+    "rank": "number of directions in which samples differ",
 }
-"""What stands in the columns of a table of layers, in a few words."""
+"""Short definitions of the columns of a table of layers."""
 _ERROR = re.compile(r" ±\S+")
 _NUMBER = re.compile(rf"–|[-<]?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.pattern})?")
 
 
 def with_error(value: float | None, error: float | None, digits: int, least: float = 0.0) -> str:
-    """``value ± error`` to the same number of decimals; a dash where there is no value, no error where none is known.
+    """Return ``value ± error`` with the same number of decimals; a dash without a value, no error if it is unknown.
 
-    No more decimals than mean something: two significant digits of an error, four of a value. Small values have two,
-    below ``least`` only that they are; an error that rounds to nothing is left out.
+    Errors have at most two significant digits, values four, and small values two. Values below ``least`` are shown as
+    ``<least``. An error that rounds to zero is left out.
 
     >>> with_error(0.83517, 0.0156, 3), with_error(12.0, None, 1), with_error(None, None, 1)
     ('0.835 ±0.016', '12.0', '–')
@@ -81,7 +82,7 @@ def with_error(value: float | None, error: float | None, digits: int, least: flo
         return f"{value:.{2 if size >= 1e5 else 1}e}" + (f" ±{error:.1g}" if error else "")
     if 0 < size < 10.0 ** (1 - digits):
         decimals = 1 - _exponent(size)
-        if error and size >= 1e-2:  # smaller ones would be wide
+        if error and size >= 1e-2:  # more digits of smaller values would make the column wide
             decimals = max(decimals, min(-_exponent(error), decimals + 1))
     else:
         decimals = min(digits, 3 - _exponent(size) if size else digits, 1 - _exponent(error) if error else digits)
@@ -91,26 +92,28 @@ def with_error(value: float | None, error: float | None, digits: int, least: flo
 
 
 def _exponent(number: float) -> int:
-    """The power of ten of its first digit."""
+    """Return the power of ten of the first digit."""
     return math.floor(math.log10(number))
 
 
 def side_by_side(comparison: Comparison, depth: int | None = 0) -> list[dict[str, str]]:
-    """One dict of short texts per line: layer, predicted and measured columns, status, note.
+    """Return one dict of short texts per line: layer, predicted and measured columns, status, note.
 
-    ``depth`` folds the rows to paths of so many modules; 0: every row, None: blocks, and few of them (`few_lines`).
-    Columns of a side that is missing, and an empty note column, are left out.
+    ``depth`` folds the rows to module paths of this length. 0 shows every row; None shows blocks, and few of them
+    (`few_lines`). Columns of a missing side and an empty note column are left out.
     """
     sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
     rows = [_texts(row, sides) for row in _folded(comparison, depth)]
+    if depth == 0:  # every op, by the name of its module
+        rows = [texts | {"layer": named(row.layer, row.kind)} for texts, row in zip(rows, comparison.rows, strict=True)]
     empty = {"note"} if not any(row["note"] for row in rows) else set()
-    if sum(row.get("gradient predicted", "–") != "–" for row in rows) < 2:  # the last one's is 1 and tells nothing
+    if sum(row.get("gradient predicted", "–") != "–" for row in rows) < 2:  # the value of the last layer is always 1
         empty.add("gradient predicted")
     return [{name: text for name, text in row.items() if name not in empty} for row in rows]
 
 
 def _folded(comparison: Comparison, depth: int | None) -> list[dict[str, Any]]:
-    """The table with errors of angles and sizes, those of what was drawn, in lines."""
+    """Return the folded table with the errors of angles and RMS ratios; measured errors only over draws."""
     measured, table = comparison.measurement, comparison.table()
     drawn = measured is not None and measured.draws > 0
     for name, quantity in (("angle", angles(comparison)), ("rms_ratio", sizes(comparison))):
@@ -145,12 +148,12 @@ def terminal_table(
     title: str = "",
     width: int | None = None,
     depth: int | None = None,
-    all_of_them: str = "--depth 0 prints them all",
+    how_to_see_all: str = "--depth 0 prints them all",
 ) -> Table:
-    """`side_by_side` as a `rich_table`; below it how many rows it folds, their notes, and what errors are."""
+    """Return `side_by_side` as a `rich_table`, with the number of folded rows, the notes and the definitions below."""
     rows = [{name: text for name, text in row.items() if name != "note"} for row in side_by_side(comparison, depth)]
-    folded = folding_told(_folded(comparison, depth), all_of_them)
-    below = [*[folded] * bool(folded), *notes_told({row.title: row.note for row in comparison.rows})]
+    folded = folding_summary(_folded(comparison, depth), how_to_see_all)
+    below = [*[folded] * bool(folded), *note_lines({row.title: row.note for row in comparison.rows})]
     measured, words = comparison.measurement, dict(WORDS)
     if any("±" in text for row in rows for name, text in row.items() if name.endswith(" predicted")):
         words["± pred."] = "spread of one draw of the weights"
@@ -161,11 +164,11 @@ def terminal_table(
 
 
 _PRECISION = re.compile(r"(, )?(\d+ heads drawn(, )?)?(cosine ± [\d.e+-]+)?(?=;|$)")
-"""What a note says of the precision of a prediction; the page and the other formats keep it."""
+"""The precision of a prediction in a note, which the terminal omits; the page and other formats keep it."""
 
 
-def notes_told(notes: Mapping[str, str]) -> list[str]:
-    """A line for each remark, with the layers that it is on, which are the keys."""
+def note_lines(notes: Mapping[str, str]) -> list[str]:
+    """Return a line for each distinct note, with the layers that have it, which are the keys of ``notes``."""
     layers: dict[str, list[str]] = {}
     for layer, note in notes.items():
         layers.setdefault(_PRECISION.sub("", note).strip(";, "), []).append(layer)
@@ -173,7 +176,7 @@ def notes_told(notes: Mapping[str, str]) -> list[str]:
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first three names and the number of the others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -186,14 +189,18 @@ def rich_table(
     keep: Sequence[str] = (),
     words: Mapping[str, str] | None = None,
 ) -> Table:
-    """A rich table of dicts that share their keys: numbers to the right, one line a row if ``width`` allows.
+    """Return a rich table of dicts with the same keys; numbers are right-aligned.
 
-    One status that all rows share is a line below. Where the table is wider than ``width``, kinds, statuses and errors
-    go, in this order, then other columns from the right, first what is predicted of what is measured too, but not the
-    first two nor those to ``keep``, until it fits; long texts of a few rows are lines below instead. A single row
-    stands upright. Texts of a few rows may take two lines, and all that are still too long are cut
-    to two. Lines below name the statuses, say what else was left out, and of the columns that are shown, and of errors
-    (“±”), what they are by ``words``. Of several rows a column without any value is no column.
+    Columns without values are left out, and a status that all rows share becomes a line below the table. A table that
+    is wider than ``width`` is reduced until it fits:
+
+    - kinds, statuses and errors are left out, in this order;
+    - texts of a few rows wrap to two lines;
+    - other columns are left out from the right, predictions of measured quantities first. The first two columns and
+      those in ``keep`` stay, and long texts of a few rows move below the table.
+
+    A single row is shown vertically. Texts that are still too long are cut to two lines. Lines below the table list
+    what was left out, and define the shown columns and errors (“±”) by ``words``.
     """
     texts = _without_empty([{name: format_number(cell) for name, cell in row.items()} for row in rows])
     lines = list(below)
@@ -205,42 +212,42 @@ def rich_table(
         lines = [*_legend(texts, words), *lines]
         texts = [{"quantity": name.replace("_", " "), "value": text} for name, text in texts[0].items()]
         return _drawn(_two_lines(texts, width), title, lines)
-    left_out, told = list[str](), len(lines)
+    left_out, lines_before = list[str](), len(lines)
     for name, reduced in _reductions(texts, keep):
         fewer, lines = reduced(texts, lines)
-        told_below = len(lines) > told and name != "±"
-        left_out += [name] * (fewer != texts and not told_below)
-        texts, told = fewer, len(lines)
+        moved_below = len(lines) > lines_before and name != "±"
+        left_out += [name] * (fewer != texts and not moved_below)
+        texts, lines_before = fewer, len(lines)
         if _fits(texts, width) or (name not in _DETAILS and _folds(texts, width)):
             break
-    said = [f"left out to fit {width} columns: {', '.join(left_out)}; --format json has all"] * bool(left_out)
+    notice = [f"left out to fit {width} columns: {', '.join(left_out)}; --format json has all"] * bool(left_out)
     texts = texts if _fits(texts, width) else _two_lines(texts, width)
-    return _drawn(texts, title, [*_legend(texts, words), *lines, *said])
+    return _drawn(texts, title, [*_legend(texts, words), *lines, *notice])
 
 
 def _without_empty(rows: Texts) -> Texts:
-    """Of several rows only the columns in which one of them has something."""
+    """Return the rows without empty columns; a single row is unchanged."""
     empty = {name for name in (rows[0] if len(rows) > 1 else ()) if all(row[name] in ("", "–") for row in rows)}
     return [{name: text for name, text in row.items() if name not in empty} for row in rows]
 
 
 def _legend(rows: Texts, words: Mapping[str, str] | None) -> list[str]:
-    """One line on the columns, and on errors if there are any, as far as there are words for them."""
+    """Return one line with the definitions in ``words`` of the shown columns, and of errors if there are any."""
     names = [name.replace("_", " ") for name in (rows[0] if rows else ())]
     shown = {name.removesuffix(" predicted").removesuffix(" measured") for name in names}
     shown |= {word for name in names for word in name.split()}
     errors = "se" in shown or any("±" in text for row in rows for text in row.values())
-    told = [f"{of}: {is_}" for of, is_ in (words or {}).items() if of in shown or (errors and of.startswith("±"))]
-    return ["; ".join(told)] if told else []
+    entries = [f"{of}: {is_}" for of, is_ in (words or {}).items() if of in shown or (errors and of.startswith("±"))]
+    return ["; ".join(entries)] if entries else []
 
 
 def _fits(rows: Texts, width: int) -> bool:
-    """Whether the rows need no more than ``width``."""
+    """Return whether the table is at most ``width`` wide."""
     return table_width(_drawn(rows, "", ())) <= width
 
 
 def _folds(rows: Texts, width: int) -> bool:
-    """Whether rows of two lines fit, whole, and are few: two lines each are harder to read than fewer columns."""
+    """Return whether the rows fit in two lines each without cuts, and few rows need two lines."""
     folded = _two_lines(rows, width)
     cut = any(new[name].count("…") > old[name].count("…") for new, old in zip(folded, rows) for name in old)
     two = sum(any("\n" in text for text in row.values()) for row in folded)
@@ -248,7 +255,7 @@ def _folds(rows: Texts, width: int) -> bool:
 
 
 def _reductions(rows: Texts, keep: Sequence[str]) -> list[tuple[str, _Reduction]]:
-    """What may go, the least important first; before any column nothing, as texts may fold."""
+    """Return the possible reductions, the least important detail first; “” lets texts wrap before columns go."""
     names = [name for name in (rows[0] if rows else ()) if name not in ("kind", "status")]
     stays = {*names[:2], *keep}
     columns = [name for name in reversed(names) if name not in stays]
@@ -258,22 +265,22 @@ def _reductions(rows: Texts, keep: Sequence[str]) -> list[tuple[str, _Reduction]
 
 
 def _two_lines(rows: Texts, width: int) -> Texts:
-    """Texts cut so that the table is ``width`` wide and no cell has more than two lines.
+    """Return the rows with texts cut so that the table is ``width`` wide and no cell has more than two lines.
 
-    Columns of numbers keep their width; the others share what is left, the short ones taking only what they need.
+    Columns of numbers keep their width. The other columns share the rest, and short columns take only what they need.
     """
     widest = {name: max(len(row[name]) for row in rows) for name in rows[0]}
     words = [name for name in rows[0] if not all(_NUMBER.fullmatch(row[name]) for row in rows)]
     widest |= {name: max(widest[name], *map(len, _head(name).split("\n"))) for name in widest if name not in words}
-    room = width - 2 - sum(widest[name] + 2 for name in widest if name not in words) - 2 * len(words)
-    for place, name in enumerate(sorted(words, key=lambda name: widest[name])):
-        widest[name] = max(6, min(widest[name], room // (len(words) - place)))
-        room -= widest[name]
+    available = width - 2 - sum(widest[name] + 2 for name in widest if name not in words) - 2 * len(words)
+    for number, name in enumerate(sorted(words, key=lambda name: widest[name])):
+        widest[name] = max(6, min(widest[name], available // (len(words) - number)))
+        available -= widest[name]
     return [{name: _cut(text, widest[name]) if name in words else text for name, text in row.items()} for row in rows]
 
 
 def _cut(text: str, width: int) -> str:
-    """``text`` on at most two lines of ``width``: words are kept whole where they fit, a long name loses its middle.
+    """Return ``text`` on at most two lines of ``width`` characters; a word that is too long loses its middle.
 
     >>> _cut("collapse 1/1, gradient-imbalance 1/1, dead-units 1/1", 20)
     'collapse 1/1,\\ngradient-imbalance …'
@@ -295,8 +302,20 @@ def _cut(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False, max_lines=2, placeholder=" …"))
 
 
+def table_lines(table: Table, width: int | None) -> list[str]:
+    """The heading and the rows of a table as text, without its title, what stands below it, and empty lines."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    table.title = table.caption = None
+    text = StringIO()
+    Console(file=text, width=width or table_width(table), color_system=None, force_terminal=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+
+
 def table_width(table: Table) -> int:
-    """Columns of a terminal that the table needs to have each row on one line."""
+    """Return the width in characters at which no row of the table wraps."""
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -305,11 +324,11 @@ def table_width(table: Table) -> int:
 
 
 def _without(column: str) -> _Reduction:
-    """What leaves that column out; long texts of a few rows are lines below."""
+    """Return a reduction that leaves a column out, or moves long texts of a few rows below the table."""
 
     def reduced(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
         if len(rows) <= _SHORT and any(len(row.get(column, "")) > _LONG for row in rows):
-            below = [*below, *notes_told({next(iter(row.values())): row[column] for row in rows})]
+            below = [*below, *note_lines({next(iter(row.values())): row[column] for row in rows})]
         return [{name: text for name, text in row.items() if name != column} for row in rows], below
 
     return reduced
@@ -320,7 +339,7 @@ def _as_it_is(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
 
 
 def _without_status(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
-    """The status of most rows is said once, below, the others with their layers: no row loses it."""
+    """Move the statuses below the table: the most frequent one without layers, the others with their layers."""
     if not rows or "status" not in rows[0]:
         return rows, below
     groups = sorted(_layers_by(rows, "status").items(), key=lambda group: -len(group[1]))
@@ -360,14 +379,14 @@ def _drawn(rows: Texts, title: str, below: Sequence[str]) -> Table:
 
 
 def _head(name: str) -> str:
-    """A column's heading: names of two sides, and errors, on a second line."""
+    """Return the heading of a column; “predicted”, “measured” and “±” go to a second line."""
     name = name.replace("_", " ")
     return re.sub(r" se$", "\n±", name).replace(" predicted", "\npred.").replace(" measured", "\nmeasured")
 
 
 def _layers_by(rows: Texts, name: str) -> dict[str, list[str]]:
-    """The layers of each text of that column, in order."""
-    found: dict[str, list[str]] = {}
+    """Return the layers by their text in the column ``name``, in order."""
+    layers: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row.get(name, ""), []).append(row.get("layer", ""))
-    return found
+        layers.setdefault(row.get(name, ""), []).append(row.get("layer", ""))
+    return layers

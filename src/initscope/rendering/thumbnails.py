@@ -1,4 +1,4 @@
-"""A few of the pairs as small JPEG data URIs, with their angles before and after the network."""
+"""Small JPEG data URIs of a few pairs, with their angles at the input and after the network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Thumbnail", "thumbnails"]
 
-_SIDE = 96  # pixels: larger images are made smaller
+_SIDE = 96  # pixels; larger images are scaled down
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """One pair: its two pictures as data URIs and its angle at the input and after the last covered layer."""
+    """The two images of a pair as data URIs, and its angle at the input and after the last covered layer."""
 
     x: str
     y: str
@@ -30,9 +30,9 @@ class Thumbnail:
 
 
 def thumbnails(x: Any, y: Any, *, angles: Floats, count: int = 6) -> list[Thumbnail]:
-    """``count`` of the pairs, from the smallest to the largest angle; none if they are not grey or RGB images.
+    """Return ``count`` pairs, sorted by their angle; an empty list if they are not gray or RGB images.
 
-    ``angles`` is ``[rows, pairs]``. Values beyond [0, 1] are brought into it by one map for all.
+    ``angles`` has shape ``[rows, pairs]``. If values lie outside [0, 1], one affine map rescales all images.
     """
     images = np.stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     if images.ndim != 5 or images.shape[2] not in (1, 3) or min(images.shape[3:]) < 4:

@@ -1,7 +1,7 @@
-"""Figures and tables of the sources, one file each: what was published, what comes out here, and the picture.
+"""Reproductions of figures, tables and statements of the sources, one file each, with the published numbers.
 
-`get` finds one by name, `all_exhibits` lists them; ``get("norms-figure-1").run()`` runs it. Each file has a ``run``
-with the published sizes as defaults. Only public names of the library are used: this room is its first user.
+`get` returns one by name, `all_reproductions` lists them, and ``get("norms-figure-1").run()`` runs one. Each file has a
+function ``run`` with the published sizes as defaults. This package uses only the public names of the library.
 """
 
 import lazy_loader

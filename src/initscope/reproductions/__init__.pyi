@@ -65,10 +65,10 @@ from .gallery import (
 )
 from .protocol import (
     Declared as Declared,
-    Exhibit as Exhibit,
     Number as Number,
+    Reproduction as Reproduction,
 )
 from .registry import (
-    all_exhibits as all_exhibits,
+    all_reproductions as all_reproductions,
     get as get,
 )

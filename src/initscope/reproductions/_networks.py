@@ -1,4 +1,4 @@
-"""Random dense ReLU networks for the exhibits: drawn with an initializer, their norms run and predicted."""
+"""Random dense ReLU networks for reproductions: measured and predicted norms of activations and gradients."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LayerRatios(Result):
-    """One layer of one network: mean and standard deviation over samples, measured, and over networks, predicted.
+    """One layer of one network: measured mean and standard deviation over samples, predicted ones over networks.
 
-    Ratios of norms: ‖h‖/‖x‖ for activations, ‖∂ℓ/∂W‖/(‖δ‖‖x‖) for gradients, ‖∂ℓ/∂a‖/‖δ‖ for errors, δ the error at
-    the last hidden layer.
+    The ratios of norms are ‖h‖/‖x‖ for activations, ‖∂ℓ/∂W‖/(‖δ‖‖x‖) for gradients and ‖∂ℓ/∂a‖/‖δ‖ for errors, where δ
+    is the error at the last hidden layer.
     """
 
     network: str
@@ -53,8 +53,8 @@ class LayerRatios(Result):
 
 
 def make_layers(sizes: Sequence[int]) -> list[torch.nn.Linear]:
-    """Linear layers from each size to the next, without biases, their weights still to be drawn."""
-    # Made on the meta device nothing is drawn, neither here nor from the user's random state.
+    """Return Linear layers without biases between consecutive sizes; their weights are uninitialized."""
+    # On the meta device no random numbers are drawn, so the random state of the user does not change.
     return [
         torch.nn.Linear(before, after, bias=False, device="meta").to_empty(device="cpu")
         for before, after in pairwise(sizes)
@@ -62,7 +62,7 @@ def make_layers(sizes: Sequence[int]) -> list[torch.nn.Linear]:
 
 
 def input_rows(data: Any, samples: int, inputs: int, generator: torch.Generator) -> torch.Tensor:
-    """The user's rows, images flattened, at most ``samples``; without any, Gaussian ones.
+    """Return at most ``samples`` rows of the data, with images flattened; Gaussian rows without data.
 
     Zero rows have no ratio of norms and are left out.
     """
@@ -75,7 +75,7 @@ def input_rows(data: Any, samples: int, inputs: int, generator: torch.Generator)
 def draw_ratios(
     initializer: Initializer, layers: Sequence[torch.nn.Linear], inputs: torch.Tensor, *, seed: int
 ) -> NormRatios:
-    """Draw the weights anew, run the samples forwards and backwards with random labels; the last layer is the head."""
+    """Re-initialize the weights, run forward and backward with random labels, and return the ratios of norms."""
     generator = torch.Generator().manual_seed(seed)
     weights = [initializer.fill_(layer, generator=generator).weight.detach() for layer in layers]
     labels = torch.randint(layers[-1].out_features, (len(inputs),), generator=generator)
@@ -85,25 +85,25 @@ def draw_ratios(
 def _predict_ratios(
     initializer: Initializer, inputs: int, widths: Sequence[int]
 ) -> list[dict[str, tuple[float, float]]]:
-    """Mean and standard deviation, over networks, of the three ratios of every layer, by name.
+    """Return mean and standard deviation over networks of the three ratios of every layer, by name.
 
-    The exact law of He fan-out, rescaled by each layer's variance; gradients and errors under the independence
-    assumption of theorem 3.
+    They are those of the exact distribution for He fan-out, rescaled by the variance of each layer; gradients and
+    errors use the independence assumption of theorem 3.
     """
     variances = [initializer.law(layer).variance for layer in make_layers([inputs, *widths])]
     forward = [variance * width / 2 for variance, width in zip(variances, widths)]
-    # Back from layer l+1 to l the same weights meet the mask of layer l.
+    # In the backward pass from layer l+1 to l, the same weights are multiplied by the mask of layer l.
     backward = [variance * width / 2 for variance, width in zip(variances[1:], widths)]
     rows = []
     for layer in range(len(widths)):
-        # The squared scale of each ratio, and the layers whose exact law stands behind it.
-        laws: dict[str, tuple[float, Sequence[int]]] = {
+        # The squared scale of each ratio, and the widths that determine its exact distribution.
+        factors: dict[str, tuple[float, Sequence[int]]] = {
             "activation": (math.prod(forward[: layer + 1]), widths[: layer + 1]),
             "gradient": (math.prod(forward[:layer]) * math.prod(backward[layer:]), widths[:-1]),
             "error": (math.prod(backward[layer:]), widths[layer:-1]),
         }
         row = {}
-        for name, (square, met) in laws.items():
+        for name, (square, met) in factors.items():
             mean, sd = norm_ratio_mean_sd(met) if len(met) else (1.0, 0.0)
             row[name] = math.sqrt(square) * mean, math.sqrt(square) * sd
         rows.append(row)
@@ -113,14 +113,14 @@ def _predict_ratios(
 def rows_of_ratios(
     network: str, initializer: Initializer, inputs: int, widths: Sequence[int], drawn: NormRatios
 ) -> list[LayerRatios]:
-    """A row per layer: mean and spread of what was drawn, along its last axis, beside what is predicted."""
+    """Return a row per layer: mean and standard deviation of ``drawn`` along its last axis, and the predictions."""
     measured = {"activation": drawn.activations, "gradient": drawn.gradients, "error": drawn.errors}
     rows = []
     for index, predicted in enumerate(_predict_ratios(initializer, inputs, widths)):
         values: dict[str, Any] = {}
         for name, (mean, sd) in predicted.items():
-            found = measured[name][index].double()
-            values |= {name: float(found.mean()), f"{name}_sd": float(found.std())}
+            ratios = measured[name][index].double()
+            values |= {name: float(ratios.mean()), f"{name}_sd": float(ratios.std())}
             values |= {f"{name}_predicted": mean, f"{name}_predicted_sd": sd}
         rows.append(LayerRatios(network=network, width=widths[index], layer=index + 1, **values))
     return rows
@@ -129,7 +129,7 @@ def rows_of_ratios(
 def layer_ratios(
     network: str, initializer: Initializer, inputs: torch.Tensor, widths: Sequence[int], *, classes: int, seed: int
 ) -> list[LayerRatios]:
-    """Draw, run and predict one network: a row per layer, spread over samples."""
+    """Return a row per layer of one random network: measured statistics over samples, and predictions."""
     drawn = draw_ratios(initializer, make_layers([inputs.shape[1], *widths, classes]), inputs, seed=seed)
     return rows_of_ratios(network, initializer, inputs.shape[1], widths, drawn)
 
@@ -137,7 +137,7 @@ def layer_ratios(
 def many_ratios(
     initializer: Initializer, data: torch.Tensor, widths: Sequence[int], *, classes: int, draws: int, seed: int
 ) -> NormRatios:
-    """Ratios ``[layers, draws]`` of so many networks, each on another row of the data."""
+    """Return the ratios ``[layers, draws]`` of ``draws`` networks, each with another row of the data."""
     layers = make_layers([data.shape[1], *widths, classes])
     drawn = [draw_ratios(initializer, layers, data[[draw % len(data)]], seed=seed + draw) for draw in range(draws)]
     return NormRatios(*(torch.cat(parts, dim=1) for parts in zip(*drawn, strict=True)))

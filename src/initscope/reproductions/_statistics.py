@@ -1,4 +1,4 @@
-"""What the exhibits share: means over draws, straight lines, shares and rank correlations, with their errors."""
+"""Shared by reproductions: means over draws, line fits, proportions and rank correlations, with standard errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Group = TypeVar("Group")
 
 
 def mean_and_error(draws: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the last axis, and its standard error (NaN for a single draw).
+    """Return the mean over the last axis and its standard error (NaN for a single draw).
 
     >>> mean_and_error([[1.0, 3.0], [2.0, 2.0]])
     (array([2., 2.]), array([1., 0.]))
@@ -32,7 +32,7 @@ def mean_and_error(draws: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line ``intercept + slope · x``; ``explained`` is the share of the variance that it accounts for."""
+    """A line ``intercept + slope · x``; ``explained`` is the fraction of the variance that it explains."""
 
     slope: float
     slope_error: float
@@ -41,17 +41,17 @@ class Line:
 
 
 def fit_line(x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> Line:
-    """Least squares through points with independent standard errors.
+    """Fit a line by least squares to points with independent standard errors.
 
-    The slope's error is the larger of what these give and of what the scatter about the line gives: a law that is not
-    quite straight has a slope less certain than its points.
+    The error of the slope is the larger of two estimates: from the standard errors, and from the residuals. The second
+    one accounts for data that do not lie exactly on a line.
     """
     x, y, errors = (np.asarray(values, dtype=np.float64) for values in (x, y, errors))
     offsets = x - x.mean()
     shares = offsets / (offsets**2).sum()
     slope = float(shares @ y)
     residuals = y - y.mean() - slope * offsets
-    freedom = max(len(x) - 2, 1)  # through two points the line is exact: residuals are 0
+    freedom = max(len(x) - 2, 1)  # with two points the residuals are 0
     return Line(
         slope=slope,
         slope_error=float(
@@ -64,7 +64,7 @@ def fit_line(x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> Line:
 
 @dataclass(frozen=True)
 class Share(Result):
-    """A share or a correlation with its 95 % interval; NaN where nothing was counted."""
+    """A proportion or a correlation with its 95 % interval; NaN without cases."""
 
     value: float
     low: float
@@ -72,12 +72,12 @@ class Share(Result):
 
     @property
     def error(self) -> float:
-        """Standard error that a normal law with this interval would have."""
+        """Standard error of a normal distribution with this interval."""
         return (self.high - self.low) / 3.92
 
 
 def share(part: int, whole: int) -> Share:
-    """A share of independent cases with the interval of Clopper and Pearson (1934).
+    """Return a proportion of independent cases with the interval of Clopper and Pearson (1934).
 
     >>> share(9, 10)
     Share(value=0.9, low=0.554984, high=0.997471)
@@ -91,7 +91,7 @@ def share(part: int, whole: int) -> Share:
 
 
 def rank_correlation(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's correlation; 0 where all values of a side are equal, which no order tells apart.
+    """Return Spearman's rank correlation; 0 if all values of a side are equal.
 
     >>> rank_correlation([1, 2, 3, 4], [1, 3, 2, 40]), rank_correlation([1, 1], [2, 3])
     (0.8, 0.0)
@@ -105,9 +105,9 @@ def rank_correlation(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def jackknife(statistic: Callable[[list[Group]], float], groups: Sequence[Group]) -> Share:
-    """A number made of independent groups of cases, with the interval of its jackknife error, one group left out each.
+    """Return a statistic of independent groups of cases, with the interval of its delete-one jackknife error.
 
-    Tukey (1958). Cases of one group may depend on each other; the interval has no end beyond -1 and 1.
+    Tukey (1958). Cases of one group may depend on each other. The interval is clipped to [-1, 1].
 
     >>> jackknife(lambda groups: float(np.mean(groups)), [0.0, 0.2, 0.4])  # of a mean: the usual standard error, 0.115
     Share(value=0.2, low=-0.026321, high=0.426321)

@@ -1,6 +1,6 @@
-"""The small networks of the study of verdicts: dense, convolutional, residual and transformer, each at several starts.
+"""Small networks of the study of checks: dense, convolutional, residual and transformer, with several initializations.
 
-`architectures` lists what is built, ``STARTS`` how it is started; `Network.build` makes one from both and a seed.
+`architectures` lists the architectures, ``INITIALIZATIONS`` the initializations; `Network.build` combines both.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from initscope.graph import is_weight_layer
-from initscope.training import seeded
+from initscope.models.training_loop import seeded
 
-__all__ = ["CLASSES", "STARTS", "Architecture", "Network", "architectures", "held_out_architectures", "networks"]
+__all__ = ["CLASSES", "INITIALIZATIONS", "Architecture", "Network", "architectures", "frozen_architectures", "networks"]
 
 CLASSES = 10
 Kind = Literal["dense", "convolutional", "residual", "transformer"]
@@ -26,12 +26,12 @@ Shape = tuple[Kind, int, int, str, str]
 
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 _GAINS = {"relu": math.sqrt(2), "tanh": 1.0, "gelu": math.sqrt(2)}
-"""Gain that keeps the size of signals: He's for ReLU and its kin, 1 for tanh."""
+"""Gain that preserves the scale of signals: √2 (He) for ReLU and GELU, 1 for tanh."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is built: its kind, sizes, activation, normalisation, and the data that it is for."""
+    """An architecture: its kind, sizes, activation, normalization, and data set."""
 
     kind: Kind
     depth: int
@@ -42,11 +42,11 @@ class Architecture:
 
     @property
     def name(self) -> str:
-        """All of it in a word."""
+        """Name with all settings."""
         return f"{self.kind}-{self.depth}x{self.width}-{self.activation}-{self.norm}-{self.data}"
 
     def build(self) -> nn.Module:
-        """The module for images ``[n, 1, side, side]``, at torch's own start."""
+        """Return the module for images ``[n, 1, side, side]``, with the default initialization of torch."""
         return _BUILDERS[self.kind](self)
 
 
@@ -78,7 +78,7 @@ def _convolutional(of: Architecture) -> nn.Module:
 
 
 class _Residual(nn.Module):
-    """x + body(x)."""
+    """Residual block x + body(x)."""
 
     def __init__(self, *body: nn.Module) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class _Residual(nn.Module):
 
 
 def _residual(of: Architecture) -> nn.Module:
-    """Pre-activation blocks of two convolutions."""
+    """Return a network of pre-activation blocks of two convolutions."""
     blocks = []
     for _ in range(of.depth):
         body: list[nn.Module] = []
@@ -103,7 +103,7 @@ def _residual(of: Architecture) -> nn.Module:
 
 
 class _Attention(nn.Module):
-    """Self-attention of tokens."""
+    """Self-attention."""
 
     def __init__(self, width: int, heads: int = 2) -> None:
         super().__init__()
@@ -120,11 +120,11 @@ class _Attention(nn.Module):
 
 
 class _Block(nn.Module):
-    """Attention and perceptron with skips, the norm before each (``pre``), behind each sum (``post``) or nowhere."""
+    """Transformer block with the norm before each branch (``pre``), after each sum (``post``) or without norms."""
 
     def __init__(self, of: Architecture) -> None:
         super().__init__()
-        self.place = of.norm
+        self.norm_order = of.norm
         self.attention = _Attention(of.width)
         self.mlp = nn.Sequential(
             nn.Linear(of.width, 2 * of.width), _ACTIVATIONS[of.activation](), nn.Linear(2 * of.width, of.width)
@@ -133,7 +133,7 @@ class _Block(nn.Module):
         self.norm1, self.norm2 = (nn.LayerNorm(of.width) if normed else nn.Identity() for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.place == "pre":
+        if self.norm_order == "pre":
             x = x + self.attention(self.norm1(x))
             x = x + self.mlp(self.norm2(x))
         else:
@@ -143,18 +143,18 @@ class _Block(nn.Module):
 
 
 class _Transformer(nn.Module):
-    """Patches of 2×2 for tokens, learned places, blocks, the mean of the tokens."""
+    """Vision transformer on 2×2 patches, with learned positions and mean pooling of tokens."""
 
     def __init__(self, of: Architecture) -> None:
         super().__init__()
         self.patches = nn.Conv2d(1, of.width, 2, 2)
-        self.places = nn.Parameter(0.02 * torch.randn(1, 16, of.width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, 16, of.width))
         self.blocks = nn.Sequential(*[_Block(of) for _ in range(of.depth)])
         self.norm = nn.LayerNorm(of.width) if of.norm == "pre" else nn.Identity()
         self.head = nn.Linear(of.width, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        x = self.patches(x).flatten(2).transpose(1, 2) + self.positions
         logits: Tensor = self.head(self.norm(self.blocks(x)).mean(1))
         return logits
 
@@ -165,19 +165,19 @@ _BUILDERS: dict[str, Callable[[Architecture], nn.Module]] = {
 
 
 def _scaled(gain: float) -> Callable[[Architecture, list[Any]], None]:
-    """Independent normal weights of variance (gain · g)²/fan-in with g the activation's own gain; biases 0."""
+    """Return an initialization with normal weights of variance (gain · g)²/fan-in, g the gain of the activation."""
 
-    def start(of: Architecture, layers: list[Any]) -> None:
+    def initialize(of: Architecture, layers: list[Any]) -> None:
         for layer in layers:
             deviation = gain * _GAINS[of.activation] / math.sqrt(layer.weight[0].numel())
             nn.init.normal_(layer.weight, std=deviation)
             nn.init.zeros_(layer.bias)
 
-    return start
+    return initialize
 
 
-def _own(of: Architecture, layers: list[Any]) -> None:
-    """Torch's own start, as it is."""
+def _default(of: Architecture, layers: list[Any]) -> None:
+    """Keep the default initialization of torch."""
 
 
 def _orthogonal(of: Architecture, layers: list[Any]) -> None:
@@ -187,67 +187,67 @@ def _orthogonal(of: Architecture, layers: list[Any]) -> None:
 
 
 def _narrow(of: Architecture, layers: list[Any]) -> None:
-    """Normal weights of deviation .02 in every layer, as in language models."""
+    """Draw normal weights of standard deviation 0.02 in every layer, as in language models."""
     for layer in layers:
         nn.init.normal_(layer.weight, std=0.02)
         nn.init.zeros_(layer.bias)
 
 
 def _with_bias(bias: float) -> Callable[[Architecture, list[Any]], None]:
-    """He's law, and biases that are all equal in the layers before the head."""
+    """Return an initialization with He's weights and constant biases in all layers except the head."""
 
-    def start(of: Architecture, layers: list[Any]) -> None:
+    def initialize(of: Architecture, layers: list[Any]) -> None:
         _scaled(1.0)(of, layers)
         for layer in layers[:-1]:
             nn.init.constant_(layer.bias, bias)
 
-    return start
+    return initialize
 
 
 def _equal(of: Architecture, layers: list[Any]) -> None:
-    """All weights of a layer equal, of He's size."""
+    """Set all weights of a layer to the same value, of the scale of He's weights."""
     for layer in layers:
         nn.init.constant_(layer.weight, _GAINS[of.activation] / layer.weight[0].numel())
         nn.init.zeros_(layer.bias)
 
 
-STARTS: dict[str, Callable[[Architecture, list[Any]], None]] = {
-    "own": _own, "he": _scaled(1.0), "orthogonal": _orthogonal, "narrow": _narrow, "half": _scaled(0.5),
+INITIALIZATIONS: dict[str, Callable[[Architecture, list[Any]], None]] = {
+    "own": _default, "he": _scaled(1.0), "orthogonal": _orthogonal, "narrow": _narrow, "half": _scaled(0.5),
     "tenth": _scaled(0.1), "double": _scaled(2.0), "fivefold": _scaled(5.0), "low-bias": _with_bias(-2.0),
     "equal": _equal,
 }  # fmt: skip
-"""Good and bad starts by name; each fills the weight layers of an architecture."""
+"""Good and bad initializations by name; each fills the weight layers of an architecture."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """An architecture at a start."""
+    """An architecture with an initialization."""
 
     architecture: Architecture
-    start: str
+    initialization: str
 
     @property
     def name(self) -> str:
-        """Architecture and start in a word."""
-        return f"{self.architecture.name}-{self.start}"
+        """Name with architecture and initialization."""
+        return f"{self.architecture.name}-{self.initialization}"
 
     @property
     def seed(self) -> int:
-        """Of its draw, from its name."""
+        """Seed of the weights, derived from the name."""
         return zlib.crc32(self.name.encode())
 
     def build(self) -> nn.Module:
-        """The module at its start, the same every time."""
+        """Return the initialized module, the same at every call."""
         with seeded(self.seed):
             model = self.architecture.build()
             layers = [module for module in model.modules() if is_weight_layer(module)]
             with torch.no_grad():
-                STARTS[self.start](self.architecture, layers)
+                INITIALIZATIONS[self.initialization](self.architecture, layers)
         return model
 
 
 def architectures() -> tuple[Architecture, ...]:
-    """Those on which thresholds and ranking are chosen, with the data sets in turn."""
+    """Return the development set, on which thresholds and ranking were chosen; data sets alternate."""
     shapes: list[Shape] = [
         *[("dense", depth, width, "relu", "none") for depth, width in ((3, 64), (10, 32), (10, 96), (30, 48))],
         *[("dense", depth, 64, activation, "none") for depth, activation in ((5, "tanh"), (20, "tanh"), (10, "gelu"))],
@@ -263,8 +263,8 @@ def architectures() -> tuple[Architecture, ...]:
     return _on_data(shapes)
 
 
-def held_out_architectures() -> tuple[Architecture, ...]:
-    """Those that had no part in any choice: of other depths and widths, the same kinds and data."""
+def frozen_architectures() -> tuple[Architecture, ...]:
+    """Return the frozen evaluation set: other depths and widths of the same kinds, not used in any choice."""
     shapes: list[Shape] = [
         *[("dense", depth, width, "relu", "none") for depth, width in ((6, 48), (15, 64), (24, 96))],
         ("dense", 12, 64, "tanh", "none"),
@@ -281,13 +281,13 @@ def held_out_architectures() -> tuple[Architecture, ...]:
 
 
 def _on_data(shapes: list[Shape]) -> tuple[Architecture, ...]:
-    """The data sets in turn."""
+    """Return the architectures with alternating data sets."""
     return tuple(
         Architecture(*shape, data=("digits", "fashion-mnist")[index % 2]) for index, shape in enumerate(shapes)
     )
 
 
 def networks() -> tuple[Network, ...]:
-    """Every architecture at every start, those that are held out at the end."""
-    every = (*architectures(), *held_out_architectures())
-    return tuple(Network(architecture, start) for architecture in every for start in STARTS)
+    """Return every architecture with every initialization; the frozen set comes last."""
+    every = (*architectures(), *frozen_architectures())
+    return tuple(Network(architecture, name) for architecture in every for name in INITIALIZATIONS)

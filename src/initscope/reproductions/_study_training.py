@@ -1,4 +1,4 @@
-"""Training the networks of the study of verdicts: three rates, one fixed budget, one line of JSON for each run."""
+"""Training of the networks of the study of checks: three learning rates, a fixed budget, a JSON line per run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from initscope.data import load
 from initscope.data.locations import search_path
 from initscope.distributed.local import in_processes
+from initscope.models.training_loop import Loop, seeded
 from initscope.reproductions._study_networks import Network
-from initscope.training import Loop, seeded
 
 __all__ = ["RATES", "STEPS", "read_runs", "splits", "train", "train_all", "train_best"]
 
@@ -30,9 +30,9 @@ _TRAIN, _TEST = 1200, 500
 
 
 def splits(name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images and labels, test images and labels, all standardised and 8×8.
+    """Return training images and labels, test images and labels; images are standardized and have 8×8 pixels.
 
-    Fashion-MNIST is averaged over blocks: 28 pixels, without the outermost two on each side, by threes.
+    Fashion-MNIST is cropped by two pixels on each side and averaged over 3×3 blocks.
     """
     return _splits(name, tuple(search_path()))
 
@@ -42,9 +42,9 @@ def _splits(name: str, _folders: tuple[Path, ...]) -> tuple[Tensor, Tensor, Tens
     images, labels = [], []
     sides = ["train"] if name == "digits" else ["train", "test"]
     for side, count in zip(sides, (_TRAIN + _TEST,) if len(sides) == 1 else (_TRAIN, _TEST), strict=True):
-        found = load(name, split=side, limit=count)
-        images.append(torch.as_tensor(found.images))
-        labels.append(torch.as_tensor(np.asarray(found.labels)))
+        loaded = load(name, split=side, limit=count)
+        images.append(torch.as_tensor(loaded.images))
+        labels.append(torch.as_tensor(np.asarray(loaded.labels)))
     pixels = torch.cat(images)
     if pixels.shape[-1] != 8:
         pixels = F.avg_pool2d(pixels[..., 2:-2, 2:-2], 3)
@@ -54,7 +54,7 @@ def _splits(name: str, _folders: tuple[Path, ...]) -> tuple[Tensor, Tensor, Tens
 
 
 def train(model: nn.Module, data: str, rate: float, *, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
-    """Adam at ``rate``, falling to 0 along a line, over ``steps`` batches: loss at the end and test accuracy."""
+    """Train with Adam and a learning rate that decays linearly to 0; return the final loss and the test accuracy."""
     inputs, labels, test_inputs, test_labels = splits(data)
     begun = time.process_time()
     with seeded(seed):
@@ -75,24 +75,24 @@ def train(model: nn.Module, data: str, rate: float, *, steps: int = STEPS, seed:
 
 
 def read_runs(path: str | Path) -> dict[tuple[str, float], dict[str, Any]]:
-    """Runs that a file holds, by network and rate; a line that a killed run left unfinished is passed over."""
-    found: dict[tuple[str, float], dict[str, Any]] = {}
+    """Return the runs in a file, by network and learning rate; an incomplete last line is ignored."""
+    runs: dict[tuple[str, float], dict[str, Any]] = {}
     file = Path(path)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
             run = json.loads(line)
         except json.JSONDecodeError:
             continue
-        found[run["network"], run["rate"]] = run
-    return found
+        runs[run["network"], run["rate"]] = run
+    return runs
 
 
 Runs = dict[tuple[str, float], dict[str, Any]]
-"""By name and rate."""
+"""Runs by network name and learning rate."""
 
 
 def train_all(
-    these: Iterable[Network],
+    to_train: Iterable[Network],
     path: str | Path | None = None,
     *,
     rates: tuple[float, ...] = RATES,
@@ -100,15 +100,15 @@ def train_all(
     seconds: float = float("inf"),
     workers: int = 1,
 ) -> Runs:
-    """Train every network at every rate; each run is a line of ``path``, and is not made again at the same steps.
+    """Train every network at every learning rate; runs that ``path`` holds for the same number of steps are reused.
 
-    After ``seconds`` no other run is begun: of this process, or of the clock if ``workers`` processes train.
+    No new run starts after ``seconds`` of CPU time, or of wall time with several ``workers``.
     """
     kept = {} if path is None else read_runs(path)
     runs = {key: run for key, run in kept.items() if run["steps"] == steps}
-    left = [(network, rate) for network in these for rate in rates if (network.name, rate) not in runs]
+    left = [(network, rate) for network in to_train for rate in rates if (network.name, rate) not in runs]
     if workers > 1:
-        _train_apart(left, steps, seconds, workers, runs, path)
+        _train_in_processes(left, steps, seconds, workers, runs, path)
         return runs
     begun = time.process_time()
     for network, rate in left:
@@ -117,17 +117,17 @@ def train_all(
     return runs
 
 
-def _train_apart(
+def _train_in_processes(
     left: Iterable[tuple[Network, float]], steps: int, seconds: float, workers: int, runs: Runs, path: str | Path | None
 ) -> None:
-    """By processes of the sweep engine, one thread each; what does not run stays to be run."""
+    """Train in worker processes, one thread each, until the time is over."""
     jobs = [(f"{network.name} {rate}", {"network": network, "rate": rate, "steps": steps}) for network, rate in left]
     begun = time.monotonic()
     with closing(in_processes(_in_process, jobs, workers)) as outcomes:
-        for found in outcomes:
-            if found.error:
-                raise RuntimeError(f"{found.job}: {found.error}")
-            _keep(found.rows[0], runs, path)
+        for outcome in outcomes:
+            if outcome.error:
+                raise RuntimeError(f"{outcome.job}: {outcome.error}")
+            _keep(outcome.rows[0], runs, path)
             if time.monotonic() - begun > seconds:
                 return
 
@@ -148,7 +148,7 @@ def train_best(
     runs: Runs,
     path: str | Path | None = None,
 ) -> float:
-    """Test accuracy at the best of the rates of a model in the network's place; its runs are kept under ``name``."""
+    """Return the best test accuracy over learning rates of a model in place of the network; cache it as ``name``."""
     for rate in rates:
         _train_once(name, build, network, rate, steps, runs, path)
     return max(float(runs[name, rate]["accuracy"]) for rate in rates)
@@ -163,7 +163,7 @@ def _train_once(
     runs: Runs,
     path: str | Path | None,
 ) -> None:
-    """Add the run to ``runs`` and to the file, unless it is there."""
+    """Train and add the run to ``runs`` and to the file, unless it is there."""
     if (name, rate) not in runs:
         _keep(_trained(name, build, network, rate, steps), runs, path)
 

@@ -1,8 +1,9 @@
-r"""Tokens collapse below a critical size of attention's scores, and not above it, through fifty post-norm blocks.
+r"""Collapse of tokens in fifty post-norm blocks below a critical scale of the attention scores, and not above it.
 
-Scores of a query have the deviation :math:`\beta\sqrt{\ln T}`. In the limit of many tokens a softmax of them is a
-random energy model: with tokens of cosine ρ it is spread over all of them below :math:`\beta_c = \sqrt{2/(1-\rho)}` and
-reads a few above. At T = 512 the limit is far: `initscope.theory.attention.participation` is exact for every T.
+Scores of a query have the standard deviation :math:`\beta\sqrt{\ln T}`. In the limit of many tokens their softmax is a
+random energy model: for tokens of cosine ρ it spreads over all tokens below :math:`\beta_c = \sqrt{2/(1-\rho)}` and
+concentrates on a few above. T = 512 is far from the limit; `initscope.theory.attention.participation` is exact for
+every T.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "Collapse", "block", "run"]
+__all__ = ["REPRODUCTIONS", "AttentionCollapse", "block", "run"]
 
-VARIANCE, BIAS = 0.2, 4e-4  # of weights, times the fan-in, and of biases, as in the source
-_ROWS = 48  # pairs of queries whose weights are drawn, for what two of them share
-_NODES = 25  # deviations of the scores at which a softmax is integrated
+VARIANCE, BIAS = 0.2, 4e-4  # variances of weights (times the fan-in) and of biases, as in the source
+_ROWS = 48  # number of sampled pairs of queries for the overlap of their weights
+_NODES = 25  # number of standard deviations at which the participation is computed
 
 
 @dataclass(frozen=True)
-class Collapse(Result):
-    """Mean cosine of tokens after every block, of attention ``alone`` and with ReLU layers (``blocks``).
+class AttentionCollapse(Result):
+    """Mean cosine of tokens after every block, for attention ``alone`` and with ReLU layers (``blocks``).
 
-    Measured with what is predicted for these tokens; curves named "limit" are those of infinitely many.
+    Curves have measured and predicted values; those named "limit" are predictions for infinitely many tokens.
     """
 
     alone: Curves
     blocks: Curves
 
     def table(self) -> list[dict[str, Any]]:
-        """Points of both, one after the other."""
+        """Return the points of both stacks."""
         return [
             {"stack": stack} | row
             for stack, curves in (("attention alone", self.alone), ("with ReLU layers", self.blocks))
@@ -53,7 +54,7 @@ class Collapse(Result):
         ]
 
     def figure(self) -> Figure:
-        """Cosines against depth, of both stacks: dots are measured, lines predicted, broken ones are the limit."""
+        """Plot cosines against depth for both stacks: dots are measured, lines predicted, dashed lines the limit."""
         return panels(
             lambda ax: _draw(self.alone, ax, "attention alone"),
             lambda ax: _draw(self.blocks, ax, "attention and ReLU layers"),
@@ -61,16 +62,16 @@ class Collapse(Result):
 
 
 def _draw(curves: Curves, ax: Axes, title: str) -> None:
-    """One colour for each β, whatever is drawn of it."""
+    """Plot the curves with one color per β."""
     for index, kind in enumerate(kind for kind in curves.kinds() if not kind.endswith("limit")):
-        colour, points, far = f"C{index}", curves.curve(kind), curves.curve(f"{kind}, limit")
-        places = [point.x for point in points]
-        ax.plot(places, [point.predicted for point in points], color=colour, linewidth=1.4)
-        ax.plot(places, [point.predicted for point in far], "--", color=colour, linewidth=1.1)
+        color, points, far = f"C{index}", curves.curve(kind), curves.curve(f"{kind}, limit")
+        positions = [point.x for point in points]
+        ax.plot(positions, [point.predicted for point in points], color=color, linewidth=1.4)
+        ax.plot(positions, [point.predicted for point in far], "--", color=color, linewidth=1.1)
         seen = points[::2]
         bars = [2 * point.standard_error for point in seen]
         heights = [point.measured for point in seen]
-        ax.errorbar([p.x for p in seen], heights, bars, fmt="o", color=colour, markersize=4, capsize=2, label=kind)
+        ax.errorbar([p.x for p in seen], heights, bars, fmt="o", color=color, markersize=4, capsize=2, label=kind)
     ax.plot([], [], color="0.3", label="predicted")
     ax.plot([], [], "--", color="0.3", label="limit of many tokens")
     ax.set(xlabel=curves.xlabel, ylabel=curves.ylabel, title=title)
@@ -78,27 +79,27 @@ def _draw(curves: Curves, ax: Axes, title: str) -> None:
 
 
 def block(cosine: float, share: float, common: float, *, layers: bool = True) -> float:
-    r"""Cosine of tokens after a post-norm block of attention and, with ``layers``, a ReLU layer and biases.
+    r"""Return the cosine of tokens after a post-norm block of attention and, with ``layers``, a ReLU layer and biases.
 
-    Tokens have mean square 1. ``share`` is :math:`\sum_s p_s^2` of a query's weights and ``common``
-    :math:`\sum_s p_s p'_s` of two queries': attention makes mean squares :math:`\rho + (1-\rho)Y` and products
-    :math:`\rho + (1-\rho)Y'`.
+    Tokens have mean square 1. ``share`` is :math:`Y = \sum_s p_s^2` for the weights of a query and ``common``
+    :math:`Y' = \sum_s p_s p'_s` for two queries: outputs of attention have mean squares :math:`\rho + (1-\rho)Y` and
+    products :math:`\rho + (1-\rho)Y'`.
 
     >>> block(0.0, 1.0, 0.0, layers=False), block(1.0, 0.3, 0.1)
     (0.0, 1.0)
     """
     bias = BIAS if layers else 0.0
-    own, other = (cosine + (1 - cosine) * one for one in (share, common))
-    rho = (VARIANCE * other + bias + cosine) / (VARIANCE * own + bias + 1)
+    same, other = (cosine + (1 - cosine) * overlap for overlap in (share, common))
+    rho = (VARIANCE * other + bias + cosine) / (VARIANCE * same + bias + 1)
     if not layers:
         return rho
     square, product = VARIANCE + bias, VARIANCE * rho + bias
-    dual = [float(relu.dual(np.array(square), np.array(square), np.array(one))) for one in (square, product)]
+    dual = [float(relu.dual(np.array(square), np.array(square), np.array(kxy))) for kxy in (square, product)]
     return (VARIANCE * dual[1] + bias + rho) / (VARIANCE * dual[0] + bias + 1)
 
 
 def _predicted(beta: float, tokens: int, depth: int, seed: int, *, layers: bool) -> list[float]:
-    """Cosines after every block, for this number of tokens; what two queries share is drawn."""
+    """Return predicted cosines after every block for this number of tokens; the overlap of two queries is sampled."""
     generator, cosines = torch.Generator().manual_seed(seed), [0.0]
     largest = beta * math.sqrt(math.log(tokens))
     nodes = np.linspace(0, largest, _NODES)
@@ -113,9 +114,9 @@ def _predicted(beta: float, tokens: int, depth: int, seed: int, *, layers: bool)
     return cosines
 
 
-def _limit(beta: float, depth: int, start: float, *, layers: bool) -> list[float]:
-    """The same for infinitely many tokens, from a given cosine on: a random energy model; two queries share nothing."""
-    cosines = [0.0, start]
+def _limit(beta: float, depth: int, first: float, *, layers: bool) -> list[float]:
+    """Return the cosines for infinitely many tokens (random energy model), from the cosine after the first block."""
+    cosines = [0.0, first]
     for _ in range(depth - 1):
         critical = math.sqrt(2 / (1 - cosines[-1])) if cosines[-1] < 1 else math.inf
         cosines.append(block(cosines[-1], max(0.0, 1 - critical / beta), 0.0, layers=layers))
@@ -123,7 +124,7 @@ def _limit(beta: float, depth: int, start: float, *, layers: bool) -> list[float
 
 
 def _measured(beta: float, width: int, tokens: int, depth: int, *, layers: bool, generator: Any) -> list[float]:
-    """Mean cosines of tokens of one drawn network, whose tokens are all different."""
+    """Return the mean cosines of the tokens in one random network; all tokens are different."""
 
     def normal(*shape: int, variance: float = 1.0) -> Tensor:
         return math.sqrt(variance) * torch.randn(shape, generator=generator)
@@ -133,7 +134,7 @@ def _measured(beta: float, width: int, tokens: int, depth: int, *, layers: bool,
 
     x = normed(normal(tokens, width))
     cosines = [_mean_cosine(x)]
-    scores = beta * math.sqrt(math.log(tokens)) / width  # variance of queries' and keys' weights
+    scores = beta * math.sqrt(math.log(tokens)) / width  # variance of the weights of queries and keys
     bias = BIAS if layers else 0.0
     for _ in range(depth):
         query, key = (x @ normal(width, width, variance=scores) for _ in range(2))
@@ -161,12 +162,12 @@ def run(
     depth: int = 50,
     networks: int = 2,
     seed: int = 0,
-) -> Collapse:
-    """Cosine of tokens after every block, for several sizes of the scores.
+) -> AttentionCollapse:
+    """Return the cosine of tokens after every block, for several scales of the scores.
 
-    Settings of [GiorlandinoGoldt2026]_: one head, width 720 everywhere, 512 tokens, 50 post-norm blocks of attention
-    (without an output matrix) and ReLU layers, weights of variance 0.2 over the fan-in, biases of 0.0004; beside it
-    attention alone, without biases. Their tokens are words of stories; ours are all different.
+    The settings are those of [GiorlandinoGoldt2026]_: one head, width 720, 512 tokens, 50 post-norm blocks of attention
+    (without an output matrix) and ReLU layers, weights of variance 0.2/fan-in, biases of variance 0.0004. We also run
+    attention without ReLU layers and biases. Their tokens come from text; ours are all different.
     """
     networks = check_count("networks", networks, least=2)
     stacks = []
@@ -182,17 +183,17 @@ def run(
             mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / math.sqrt(networks)
             ours = _predicted(beta, tokens, depth, seed, layers=layers)
             far = _limit(beta, depth, ours[1], layers=layers)
-            for place in range(depth + 1):
-                seen = float(mean[place]), float(error[place])
-                rows.append(Point(f"β = {beta:g}", float(place), *seen, ours[place]))
-                rows.append(Point(f"β = {beta:g}, limit", float(place), predicted=far[place]))
+            for position in range(depth + 1):
+                seen = float(mean[position]), float(error[position])
+                rows.append(Point(f"β = {beta:g}", float(position), *seen, ours[position]))
+                rows.append(Point(f"β = {beta:g}, limit", float(position), predicted=far[position]))
         stacks.append(Curves(tuple(rows), "block", "mean cosine of tokens"))
-    return Collapse(*stacks)
+    return AttentionCollapse(*stacks)
 
 
-def _numbers(found: Collapse) -> dict[str, Number]:
+def _numbers(result: AttentionCollapse) -> dict[str, Number]:
     numbers = {}
-    for stack, curves in (("attention alone", found.alone), ("with ReLU layers", found.blocks)):
+    for stack, curves in (("attention alone", result.alone), ("with ReLU layers", result.blocks)):
         for name, number in curves.numbers(ends=True).items():
             numbers[f"{stack}, {name}"] = number
         for kind in curves.kinds():
@@ -201,26 +202,26 @@ def _numbers(found: Collapse) -> dict[str, Number]:
     return numbers
 
 
-def _holds(found: Collapse) -> bool:
-    """Attention alone: tokens are one at the end below the critical size and apart above; all of it as predicted.
+def _holds(result: AttentionCollapse) -> bool:
+    """Return whether tokens collapse below the critical scale and stay distinct above, in agreement with predictions.
 
-    The cosines of one network are correlated from block to block, and of two the error is itself uncertain: 0.06 is
-    allowed beside it.
+    The tolerance includes 0.06, because cosines are correlated from block to block and the error over two networks is
+    uncertain.
     """
-    for kind in found.alone.kinds():
-        end = found.alone.curve(kind)[-1]
+    for kind in result.alone.kinds():
+        end = result.alone.curve(kind)[-1]
         if not kind.endswith("limit"):
             beta = float(kind.removeprefix("β = "))
             if not (end.measured > 0.8 if beta < math.sqrt(2) else end.measured < 0.6):
                 return False
-    return all(curves.agree(errors=4, bias=0.06) for curves in (found.alone, found.blocks))
+    return all(curves.agree(errors=4, bias=0.06) for curves in (result.alone, result.blocks))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="attention-collapse",
         source="Giorlandino, Goldt 2026, figure 1 (theory and networks of 50 blocks, β = 0.5 and 3)",
-        statement="Below a critical size of attention's scores tokens collapse with depth, above it they stay apart.",
+        statement="Below a critical scale of attention scores tokens collapse with depth; above it they stay distinct.",
         produce=run,
         numbers=_numbers,
         holds=_holds,

@@ -1,7 +1,8 @@
-r"""How far predicted variances behind a head of attention, and of gradients before it, are from measured ones.
+r"""Errors of predicted variances of the output of an attention head, and of the gradients at its input.
 
-[Kedia2024]_ give formulas for one head of tokens with equal cosines, and percentiles of their errors over a grid of
-sizes, cosines and score sizes. The same kind of grid, with drawn heads beside their formulas on the same runs.
+[Kedia2024]_ give formulas for one head and tokens with equal cosines, and percentiles of their errors over a grid of
+sizes, cosines and score scales. We use the same kind of grid, and compare sampled heads and their formulas on the same
+runs.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Cell", "Errors", "run"]
+__all__ = ["REPRODUCTIONS", "Cell", "Errors", "run"]
 
 ID = "attention-error-table"
 _PERCENTILES = {"median": 50, "90th percentile": 90, "99th percentile": 99}
-_TOGETHER = 4  # sequences whose matrices are alive together
+_TOGETHER = 4  # sequences in memory at the same time
 _QUANTITIES = {"variance": "output", "gradient": "gradient"}
 
 
@@ -40,14 +41,14 @@ Normal = Callable[[Tensor, int], Tensor]
 
 
 def _mean(draws: Sequence[Tensor]) -> Measured:
-    """Over draws of the weights and sequences, with the error of the draws: the sequences are given."""
+    """Return the mean over draws and sequences, with the standard error over draws; sequences are fixed."""
     values = torch.stack(list(draws)).double()
     return float(values.mean()), float((values.var(dim=0).mean() / values.numel()).sqrt())
 
 
 @dataclass(frozen=True)
 class _Setting(Result):
-    """Tokens of mean square 1 and equal cosines, weights of deviation σ/√d, gradients with cosines of their own."""
+    """A setting: tokens of mean square 1 with equal cosines, weights of standard deviation σ/√d, and gradients."""
 
     cosine: float
     scores: float
@@ -56,50 +57,49 @@ class _Setting(Result):
     head_size: int
     tokens: int
 
-    def alike(self, cosine: float, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """``[..., tokens, channels]`` normal numbers whose tokens have that cosine."""
+    def correlated(self, cosine: float, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Return normal numbers ``[..., tokens, channels]`` whose tokens have this cosine."""
         *first, tokens, channels = shape
-        own = torch.randn((*first, tokens, channels), generator=generator)
+        independent = torch.randn((*first, tokens, channels), generator=generator)
         common = torch.randn((*first, 1, channels), generator=generator)
-        return math.sqrt(1 - cosine) * own + math.sqrt(cosine) * common
+        return math.sqrt(1 - cosine) * independent + math.sqrt(cosine) * common
 
     def gram(self, cosine: float) -> Tensor:
-        """Its Gram matrix, ``[1, tokens, tokens]``."""
-        one = torch.full((self.tokens, self.tokens), cosine, dtype=torch.float64)
-        return one.fill_diagonal_(1.0)[None]
+        """Return the Gram matrix ``[1, tokens, tokens]`` of tokens with this cosine."""
+        matrix = torch.full((self.tokens, self.tokens), cosine, dtype=torch.float64)
+        return matrix.fill_diagonal_(1.0)[None]
 
     def measured(self, x: Tensor, draws: int, generator: torch.Generator) -> tuple[Measured, Measured]:
-        """Mean squares of the output and of the input's gradient, over draws of the weights."""
+        """Return the mean squares of the output and of the gradient at the input, over draws of the weights."""
         scales = torch.tensor([self.scores, self.scores, 1.0])[:, None, None] / math.sqrt(self.inputs)
         outputs, gradients = list[Tensor](), list[Tensor]()
         for _ in range(draws):
             matrices = scales * torch.randn((3, self.inputs, self.head_size), generator=generator)
             pieces = [self._run(piece.detach(), matrices, generator) for piece in torch.split(x, _TOGETHER)]
-            output, gradient = (torch.cat(each) for each in zip(*pieces, strict=True))
+            output, gradient = (torch.cat(parts) for parts in zip(*pieces, strict=True))
             outputs.append(output)
             gradients.append(gradient)
         return _mean(outputs), _mean(gradients)
 
     def _run(self, x: Tensor, matrices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """One head on some sequences, and backward: mean squares of each."""
+        """Run one head forward and backward on sequences, and return both mean squares."""
         x.requires_grad_()
-        q, k, v = (x @ one for one in matrices)
+        q, k, v = (x @ matrix for matrix in matrices)
         out = attention_weights(q, k) @ v
-        delta = self.alike(self.gradient_cosine, tuple(out.shape), generator)
+        delta = self.correlated(self.gradient_cosine, tuple(out.shape), generator)
         (back,) = torch.autograd.grad((out * delta).sum(), x)
         return out.detach().square().mean(dim=(1, 2)), back.square().mean(dim=(1, 2))
 
     def ours(self, x: Tensor, generator: torch.Generator) -> tuple[float, float]:
-        """By heads drawn from the sequences' Gram matrices, one for each.
+        """Return our predictions, from one head per sequence that is sampled from the Gram matrix of the sequence.
 
-        What attention reads differs from sequence to sequence, and all are predicted; gradients behind it do not, and
-        a few of them tell its weights.
+        Outputs are predicted for all sequences. Gradients vary little between sequences, so a few are enough.
         """
-        output = math.fsum(self._attended(one, generator) for one in torch.split(x, _TOGETHER)) / len(x)
+        output = math.fsum(self._attended(part, generator) for part in torch.split(x, _TOGETHER)) / len(x)
         return output, self._gradient(x[:_TOGETHER], generator)
 
     def _heads(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, list[Tensor], Normal]:
-        """The Gram matrices of sequences, queries and keys that have them, and what else is drawn from such."""
+        """Return the Gram matrices of sequences, sampled queries and keys, and a sampler for more such values."""
         values = x.double() @ x.double().mT / self.inputs
         root = factor_of(values)
 
@@ -109,25 +109,25 @@ class _Setting(Result):
         return values, [(self.scores * normal(root, self.head_size)[:, None]).float() for _ in range(2)], normal
 
     def _attended(self, x: Tensor, generator: torch.Generator) -> float:
-        """The sum over sequences of the mean square behind attention."""
+        """Return the sum over sequences of the mean square of the output."""
         values, drawn, _ = self._heads(x, generator)
         weights = attention_weights(*drawn)[:, 0]
         return float((weights @ values.float() * weights).sum()) / self.tokens
 
     def _gradient(self, x: Tensor, generator: torch.Generator) -> float:
-        """The mean square of gradients before attention."""
+        """Return the mean square of the gradient at the input."""
         values, drawn, normal = self._heads(x, generator)
-        drawn = [one.requires_grad_() for one in drawn]
+        drawn = [value.requires_grad_() for value in drawn]
         delta = (self.gram(self.gradient_cosine) * self.head_size).expand_as(values)
         back, by_drawn = gradients_through_heads(
             [attention_weights(*drawn)], drawn, delta, values, self.head_size, normal
         )
-        squares = sum(float(one.double().square().sum()) for pair in by_drawn for one in pair) / len(by_drawn)
+        squares = sum(float(grad.double().square().sum()) for pair in by_drawn for grad in pair) / len(by_drawn)
         gradient = float(back.diagonal(dim1=-2, dim2=-1).sum()) + self.scores**2 * squares
         return gradient / (self.inputs * self.tokens * len(x))
 
     def theirs(self) -> tuple[float, float]:
-        """The formulas of [Kedia2024]_ for a head without dropout."""
+        """Return the predictions of [Kedia2024]_ for a head without dropout."""
         rho, tokens, size = self.cosine, self.tokens, self.scores**4 / self.inputs
         spread = math.exp((1 - rho) * self.scores**4)
         inner = (1 - rho) ** 2 * (tokens - 1) * size + spread * (4 * (1 - rho) ** 2 * size + 1 - rho)
@@ -137,7 +137,7 @@ class _Setting(Result):
 
 @dataclass(frozen=True)
 class Cell(_Setting):
-    """One setting, and what was measured and predicted there: variance of the output, and of the input's gradient."""
+    """One setting, with measured and predicted variances of the output and of the gradient at the input."""
 
     output: float
     output_se: float
@@ -149,48 +149,48 @@ class Cell(_Setting):
     gradient_theirs: float
 
     def scatter(self, quantity: str) -> float:
-        """The standard error of what was measured, over that."""
+        """Return the relative standard error of the measured value."""
         return float(getattr(self, f"{quantity}_se")) / float(getattr(self, quantity))
 
     def error(self, quantity: str, whose: str) -> float:
-        """|measured - predicted| over measured."""
+        """Return |measured - predicted| / measured."""
         measured = float(getattr(self, quantity))
         return abs(measured - float(getattr(self, f"{quantity}_{whose}"))) / measured
 
 
 @dataclass(frozen=True)
 class Errors(Rows):
-    """All cells."""
+    """Errors of all cells."""
 
     rows: tuple[Cell, ...]
 
     def percentiles(self, quantity: str, whose: str) -> dict[str, float]:
-        """Errors in per cent, by the name of the percentile."""
+        """Return the percentiles of the errors in percent, by name."""
         errors = [100 * row.error(quantity, whose) for row in self.rows]
         return {name: float(np.percentile(errors, share)) for name, share in _PERCENTILES.items()}
 
     def scatter(self, quantity: str) -> float:
-        """Root mean square of the standard errors of what was measured, in per cent."""
+        """Return the root mean square of the relative standard errors of measured values, in percent."""
         return 100 * math.sqrt(sum(row.scatter(quantity) ** 2 for row in self.rows) / len(self.rows))
 
     def left(self, quantity: str) -> float:
-        """Root mean square of our errors without what the runs scatter, in per cent; 0 where they scatter as much."""
+        """Return the root mean square of our errors in percent, with the variance of the measurement subtracted."""
         square = sum((100 * row.error(quantity, "ours")) ** 2 for row in self.rows) / len(self.rows)
         return math.sqrt(max(0.0, square - self.scatter(quantity) ** 2))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Sorted errors: ours and the formulas', with the published percentiles."""
+        """Plot sorted errors of our predictions and of their formulas, with the published percentiles."""
         ax = make_axes(ax, figsize=(6.4, 4.2))
         share = 100 * (np.arange(len(self.rows)) + 0.5) / len(self.rows)
-        told = published(ID) or {}
+        published_numbers = published(ID) or {}
         for index, (name, quantity) in enumerate(_QUANTITIES.items()):
             for whose, style in (("ours", "-"), ("theirs", "--")):
                 errors = sorted(100 * row.error(quantity, whose) for row in self.rows)
-                title = "drawn heads" if whose == "ours" else "their formula"
+                title = "sampled heads" if whose == "ours" else "their formula"
                 ax.plot(share, errors, style, color=f"C{index}", label=f"{name}, {title}")
-            heights = [told[f"{name}, {place}"] for place in _PERCENTILES]
+            heights = [published_numbers[f"{name}, {percentile}"] for percentile in _PERCENTILES]
             ax.plot(list(_PERCENTILES.values()), heights, "o", color=f"C{index}", label=f"{name}, published")
-        ax.set(xlabel="share of the settings (%)", ylabel="error (%)", yscale="log")
+        ax.set(xlabel="fraction of the settings (%)", ylabel="error (%)", yscale="log")
         ax.legend(fontsize="small")
         return ax
 
@@ -207,57 +207,59 @@ def run(
     batch: int = 32,
     seed: int = 0,
 ) -> Errors:
-    """Errors of predicted variances at ``cells`` settings, chosen at random from the grid.
+    """Return errors of predicted variances at ``cells`` settings, chosen at random from the grid.
 
-    Sizes, cosines and score sizes are those of [Kedia2024]_; there is no dropout, which is off in predictions. Weights
-    are drawn anew on the same ``batch`` sequences until mean squares rest on ``numbers`` channels of sequences (theirs
-    on one draw), which leaves a scatter of some √(2/numbers), 1.4 %, in what is measured. Their formulas know the
-    cosine of the tokens, drawn heads the Gram matrix of each sequence, as predictions do.
+    Sizes, cosines and score scales are those of [Kedia2024]_, without dropout. Weights are re-initialized on the same
+    ``batch`` sequences until mean squares average over ``numbers`` channels of sequences (theirs use one draw). The
+    relative standard error of measured values is then about √(2/numbers), 1.4 %. Their formulas use the cosine of the
+    tokens; sampled heads use the Gram matrix of each sequence, as predictions do.
     """
     cells, numbers, batch = (
         check_count(name, value) for name, value in (("cells", cells), ("numbers", numbers), ("batch", batch))
     )
-    grid = [_Setting(*one) for one in product(cosines, scores, cosines, inputs, heads, tokens)]
+    grid = [_Setting(*values) for values in product(cosines, scores, cosines, inputs, heads, tokens)]
     order = torch.randperm(len(grid), generator=torch.Generator().manual_seed(seed))[:cells].tolist()
     rows = []
     for index in order:
         setting = grid[index]
         generator = torch.Generator().manual_seed(1 + seed + index)
-        x = setting.alike(setting.cosine, (batch, setting.tokens, setting.inputs), generator)
+        x = setting.correlated(setting.cosine, (batch, setting.tokens, setting.inputs), generator)
         draws = max(2, math.ceil(numbers / (batch * setting.head_size)))
         three = setting.measured(x, draws, generator), setting.ours(x, generator), setting.theirs()
-        found = [number for seen, *told in zip(*three, strict=True) for number in (*seen, *told)]
-        rows.append(Cell(*vars(setting).values(), *found))
+        numbers_of_cell = [number for seen, *rest in zip(*three, strict=True) for number in (*seen, *rest)]
+        rows.append(Cell(*vars(setting).values(), *numbers_of_cell))
     return Errors(tuple(rows))
 
 
-def _numbers(found: Errors) -> dict[str, Number]:
+def _numbers(result: Errors) -> dict[str, Number]:
     numbers = {}
     for whose, suffix in (("ours", ""), ("theirs", ", their formula on these runs")):
         for name, quantity in _QUANTITIES.items():
-            for place, error in found.percentiles(quantity, whose).items():
-                numbers[f"{name}, {place}{suffix}"] = Number(error)
+            for percentile, error in result.percentiles(quantity, whose).items():
+                numbers[f"{name}, {percentile}{suffix}"] = Number(error)
     for name, quantity in _QUANTITIES.items():
-        numbers[f"{name}, standard error of what was measured"] = Number(found.scatter(quantity))
-        numbers[f"{name}, left without it"] = Number(found.left(quantity))
+        numbers[f"{name}, standard error of what was measured"] = Number(result.scatter(quantity))
+        numbers[f"{name}, left without it"] = Number(result.left(quantity))
     return numbers
 
 
-def _holds(found: Errors) -> bool:
-    """Ahead of every published percentile."""
-    numbers, told = _numbers(found), published(ID) or {}
-    return all(numbers[name].value < value for name, value in told.items())
+def _holds(result: Errors) -> bool:
+    """Return whether our errors are below every published percentile."""
+    numbers, published_numbers = _numbers(result), published(ID) or {}
+    return all(numbers[name].value < value for name, value in published_numbers.items())
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id=ID,
         source="Kedia et al. 2024, errors of the moments of single-head attention (their simulations, 'SHA')",
-        statement="Predicted variances behind attention, and of gradients before it, are within a few per cent.",
+        statement="Predicted variances of the output of attention and of the gradient "
+        "at its input are right to a few percent.",
         produce=run,
         numbers=_numbers,
         holds=_holds,
         small={"cells": 12, "inputs": (100, 316), "heads": (32, 64), "tokens": (64, 100), "batch": 64},
-        incomparable="published are errors of another theory, to be undercut; grid and runs are of the same kind",
+        incomparable="the published errors belong to another theory; ours should "
+        "be smaller. The grid is of the same kind",
     ),
 )

@@ -1,4 +1,4 @@
-"""What theorem 3 of [ArpitBengio2019]_ rests on: the error ‖∂ℓ/∂a‖/‖δ‖ in every layer, and fan-out against fan-in."""
+"""Assumptions of theorem 3 of [ArpitBengio2019]_: the error ‖∂ℓ/∂a‖/‖δ‖ in every layer, and fan-out or fan-in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 from initscope.theory.norms import norm_ratio_mean_sd
 
-__all__ = ["EXHIBITS", "fan_modes", "run"]
+__all__ = ["REPRODUCTIONS", "fan_modes", "run"]
 
 
 def run(
@@ -27,10 +27,9 @@ def run(
     draws: int = 200,
     seed: int = 0,
 ) -> Curves:
-    """Mean over networks of ‖∂ℓ/∂a‖/‖δ‖, δ the error at the last hidden layer, with the exact law of independent masks.
+    """Return the mean over networks of ‖∂ℓ/∂a‖/‖δ‖ (δ: error at the last hidden layer), and its value for i.i.d. masks.
 
-    ``data`` are rows to send through; by default Gaussian ones: the statement is about any input. [ArpitBengio2019]_
-    eq. 20.
+    ``data`` are input rows, by default Gaussian; the statement holds for any input. [ArpitBengio2019]_ eq. 20.
     """
     rows = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed))
     drawn = many_ratios(He(mode="fan_out"), rows, [width] * depth, classes=classes, draws=draws, seed=seed + draws)
@@ -56,7 +55,7 @@ def fan_modes(
     draws: int = 300,
     seed: int = 0,
 ) -> Curves:
-    """Squared norms through layers of unequal widths: fan-out keeps them forwards, fan-in backwards.
+    """Return squared norms in layers of unequal widths: fan-out preserves them forward, fan-in backward.
 
     [ArpitBengio2019]_ after lemma 5.
     """
@@ -68,7 +67,7 @@ def fan_modes(
         for layer, width in enumerate(widths):
             ratios = {
                 "forward": (forward, 1.0 if mode == "fan_out" else width / rows.shape[1]),
-                # Back from the last hidden layer: variance 2/n_out of each matrix meets n_in units, or the other way.
+                # Backward from the last hidden layer: matrices have variance 2/n_out (or 2/n_in) and n_in units.
                 "backward": (backward, width / widths[-1] if mode == "fan_out" else 1.0),
             }
             for direction, (values, expected) in ratios.items():
@@ -78,24 +77,26 @@ def fan_modes(
     return Curves(tuple(points), "layer", "squared ratio of norms, mean over networks", "y")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-equation-20",
         source="Arpit, Bengio 2019, eqs. 17 to 20",
-        statement="Backwards, too, norms are kept: ‖∂ℓ/∂a‖ ≈ ‖δ‖ in every layer, so gradients have norm ‖δ‖‖x‖.",
+        statement="The backward pass also preserves norms: ‖∂ℓ/∂a‖ ≈ ‖δ‖ in every "
+        "layer, so gradients have norm ‖δ‖‖x‖.",
         produce=run,
-        numbers=lambda found: {name: n for name, n in found.numbers().items() if name.startswith("error")},
-        holds=lambda found: found.agree(errors=4.5, bias=0.02),
+        numbers=lambda result: {name: n for name, n in result.numbers().items() if name.startswith("error")},
+        holds=lambda result: result.agree(errors=4.5, bias=0.02),
         small={"width": 100, "depth": 5, "inputs": 50, "classes": 10, "draws": 100},
         data="data",
     ),
     Declared(
         id="norms-fan-out",
         source="Arpit, Bengio 2019, section 3: fan-out or fan-in",
-        statement="With unequal widths fan-out keeps norms forwards and changes them backwards, fan-in the other way.",
+        statement="With unequal widths fan-out preserves norms forward and changes "
+        "them backward; fan-in does the opposite.",
         produce=fan_modes,
         numbers=Curves.numbers,
-        holds=lambda found: found.agree(errors=4.5, bias=0.1),
+        holds=lambda result: result.agree(errors=4.5, bias=0.1),
         small={"widths": (200, 50, 120, 80), "inputs": 60, "draws": 150},
         data="data",
     ),

@@ -1,7 +1,7 @@
-"""Barron's rate [Bronstein2016]_, on a function of known constant: C_f/K from K units, nK/T·log T from T samples.
+"""Barron's rate [Bronstein2016]_ for a function with a known constant C_f: C_f/K for K units, nK/T·log T for T samples.
 
-The function is a mean of cosines cos(ω·x + b), whose constant is the mean length of ω. The units are steps, drawn as
-in Barron's proof, so that the mean of K of them has an error of at most (2 C_f)²/K on the unit ball.
+The function is a mean of cosines cos(ω·x + b), whose constant is the mean norm of ω. The units are step functions,
+sampled as in Barron's proof, so that the mean of K units has an error of at most (2 C_f)²/K on the unit ball.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS", "estimation", "run"]
+__all__ = ["REPRODUCTIONS", "estimation", "run"]
 
 
 class _Function:
@@ -28,14 +28,14 @@ class _Function:
         self.constant = float(self.lengths.mean())
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Values less that at 0."""
+        """Return f(x) - f(0)."""
         return np.asarray((np.cos(x @ self.frequencies.T + self.phases) - np.cos(self.phases)).mean(axis=1))
 
     def units(self, x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-        """``count`` random steps whose expectation is the function.
+        """Return ``count`` random step functions whose expectation is the function.
 
-        cos(z + b) - cos b is minus the integral of sin(t + b) from 0 to z: a step in z for each t, drawn uniformly from
-        [-|ω|, |ω|], with ω drawn by its length.
+        cos(z + b) - cos b is minus the integral of sin(t + b) from 0 to z, a step in z for each t. We sample t
+        uniformly from [-|ω|, |ω|], and ω with probability proportional to its norm.
         """
         chosen = rng.choice(len(self.lengths), count, p=self.lengths / self.lengths.sum())
         t = rng.uniform(-1, 1, count) * self.lengths[chosen]
@@ -52,7 +52,7 @@ def _ball(count: int, inputs: int, rng: np.random.Generator) -> np.ndarray:
 def run(
     *, inputs: int = 10, terms: int = 20, units: Sequence[int] = (4, 16, 64, 256, 1024), draws: int = 40, seed: int = 0
 ) -> Curves:
-    """Mean squared error of K random units, and Barron's bound (2 C_f)²/K."""
+    """Return the mean squared error of K random units, and Barron's bound (2 C_f)²/K."""
     check_count("draws", draws, least=2)
     rng = np.random.default_rng(seed)
     function = _Function(inputs, terms, rng)
@@ -77,7 +77,7 @@ def estimation(
     draws: int = 20,
     seed: int = 0,
 ) -> Curves:
-    """Least squares on K random units from T noisy samples: too few approximate badly, too many follow the noise."""
+    """Return the error of least squares with K random units on T noisy samples: small K underfits, large K overfits."""
     check_count("draws", draws, least=2)
     rng = np.random.default_rng(seed)
     function = _Function(inputs, terms, rng)
@@ -98,22 +98,22 @@ def estimation(
     return Curves(tuple(rows), "units K", "mean squared error", "xy")
 
 
-def _exponent(found: Curves) -> Number:
-    points = found.curve("mean of K units")
+def _exponent(result: Curves) -> Number:
+    points = result.curve("mean of K units")
     values = np.array([(row.x, row.measured, row.standard_error) for row in points], dtype=float)
     line = fit_line(np.log(values[:, 0]), np.log(values[:, 1]), values[:, 2] / values[:, 1])
     return Number(line.slope, line.slope_error)
 
 
-def _below_bound(found: Curves) -> bool:
-    bound = {row.x: row.predicted for row in found.curve("Barron: (2 C_f)²/K")}
-    below = all(row.measured < bound[row.x] for row in found.curve("mean of K units"))
-    exponent = _exponent(found)
+def _below_bound(result: Curves) -> bool:
+    bound = {row.x: row.predicted for row in result.curve("Barron: (2 C_f)²/K")}
+    below = all(row.measured < bound[row.x] for row in result.curve("mean of K units"))
+    exponent = _exponent(result)
     return below and abs(exponent.value + 1) < 4 * (exponent.error or 0.0) + 0.05
 
 
-def _best_units(found: Curves) -> dict[str, Number]:
-    best = {kind: min(found.curve(kind), key=lambda row: row.measured) for kind in found.kinds()}
+def _best_units(result: Curves) -> dict[str, Number]:
+    best = {kind: min(result.curve(kind), key=lambda row: row.measured) for kind in result.kinds()}
     return {f"best K at {kind}": Number(row.x) for kind, row in best.items()}
 
 
@@ -121,23 +121,23 @@ def _rising(values: list[float]) -> bool:
     return values == sorted(values) and values[-1] > values[0]
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-barron",
         source="Bronstein 2016, 'Representation power': Barron's rate, approximation",
         statement="K units approximate a function of constant C_f with an error of order C_f/K, in any dimension.",
         produce=run,
-        numbers=lambda found: {"exponent of K": _exponent(found)},
+        numbers=lambda result: {"exponent of K": _exponent(result)},
         holds=_below_bound,
         small={"units": (4, 32, 256), "draws": 20},
     ),
     Declared(
         id="talk-barron-samples",
         source="Bronstein 2016, 'Representation power': Barron's rate, estimation",
-        statement="From T samples the error has a second part of order nK/T log T: the best K grows with T.",
+        statement="With T samples the error has a second term of order nK/T log T, so the best K grows with T.",
         produce=estimation,
         numbers=_best_units,
-        holds=lambda found: _rising([number.value for number in _best_units(found).values()]),
+        holds=lambda result: _rising([number.value for number in _best_units(result).values()]),
         small={"units": (2, 8, 32, 128), "samples": (300, 3000), "draws": 8},
     ),
 )

@@ -1,4 +1,4 @@
-"""Figure 2 of [ArpitBengio2019]_: how far lemmas 2 and 5 are from what a layer does."""
+"""Figure 2 of [ArpitBengio2019]_: how tight the bounds of lemmas 2 and 5 are."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "BoundTightness", "run"]
+__all__ = ["REPRODUCTIONS", "BoundTightness", "run"]
 
 
 @dataclass(frozen=True)
 class BoundTightness(Result):
     """Distortions by width, forward (lemma 2) and backward (lemma 5).
 
-    ``*_mean`` is what the paper plots, the mean of |1 - ratio of norms|; ``*_quantile`` is what the lemmas bound, the
-    1-δ quantile of |1 - squared ratio|; ``lemma`` and ``exact`` are its bound and its exact value.
+    ``*_mean`` is the mean of |1 - ratio of norms|, which the paper plots. ``*_quantile`` is the 1-δ quantile of
+    |1 - squared ratio|, which the lemmas bound. ``lemma`` and ``exact`` are its bound and its exact value.
     """
 
     delta: float
@@ -40,12 +40,12 @@ class BoundTightness(Result):
     backward_quantile: tuple[float, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per width."""
+        """Return one row per width."""
         columns = {name: values for name, values in self.to_dict().items() if isinstance(values, list)}
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def plot(self, ax: Axes | None = None, *, direction: Literal["forward", "backward"] = "forward") -> Axes:
-        """The four curves of one direction."""
+        """Plot the four curves of one direction."""
         ax = make_axes(ax)
         mean, quantile = (getattr(self, f"{direction}_{name}") for name in ("mean", "quantile"))
         percent = f"{100 * (1 - self.delta):g} %"
@@ -54,7 +54,7 @@ class BoundTightness(Result):
         ax.plot(
             self.widths, quantile, "o", label=f"measured {percent} quantile, squared norm", color="C0", fillstyle="none"
         )
-        ax.plot(self.widths, mean, "s--", label="measured mean, norm (the paper's)", color="C7")
+        ax.plot(self.widths, mean, "s--", label="measured mean, norm (as in the paper)", color="C7")
         ax.set_xlabel("width")
         ax.set_ylabel("distortion")
         ax.set_ylim(bottom=0)
@@ -62,7 +62,7 @@ class BoundTightness(Result):
         return ax
 
     def figure(self) -> Figure:
-        """Both panels of the published figure."""
+        """Return both panels of the published figure."""
         return panels(lambda ax: self.plot(ax, direction="forward"), lambda ax: self.plot(ax, direction="backward"))
 
 
@@ -76,12 +76,12 @@ def run(
     classes: int = 20,
     seed: int = 0,
 ) -> BoundTightness:
-    """One hidden layer per width; published: the bound is loose and tightens as the distortion falls.
+    """Compare bounds and measured distortions of one hidden layer per width.
 
     Source: [ArpitBengio2019]_ figure 2 and section 4.2.
 
-    The backward pass takes the error at the softmax through weights of variance 2/width and the layer's mask, as lemma
-    5 does.
+    The backward pass multiplies the error at the softmax by weights of variance 2/width and the mask of the layer, as
+    in lemma 5. The source finds that the bound is loose and becomes tighter as the distortion decreases.
     """
     generator = torch.Generator().manual_seed(seed)
     data = input_rows(data, samples, inputs, generator)
@@ -111,7 +111,7 @@ def run(
 def _one_layer(
     layer: torch.Tensor, head: torch.Tensor, data: torch.Tensor, labels: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ratios of norms of every sample: activation over input, error at the layer over error at the softmax."""
+    """Return ratios of norms for every sample: activation / input, and error at the layer / error at the softmax."""
     hidden = (data @ layer.T).relu()
     error = torch.softmax(hidden @ head.T, dim=1)
     error[torch.arange(len(labels)), labels] -= 1
@@ -119,20 +119,20 @@ def _one_layer(
     return hidden.norm(dim=1) / data.norm(dim=1), back.norm(dim=1) / error.norm(dim=1)
 
 
-def _looseness(found: BoundTightness) -> dict[str, Number]:
-    """The lemma's distortion over the exact one, at the smallest and the largest width."""
-    ends = {found.widths[index]: found.lemma[index] / found.exact[index] for index in (0, -1)}
-    return {f"lemma over exact at width {width}": Number(ratio) for width, ratio in ends.items()}
+def _looseness(result: BoundTightness) -> dict[str, Number]:
+    """Return the ratio of the bound and the exact distortion at the smallest and the largest width."""
+    ends = {result.widths[index]: result.lemma[index] / result.exact[index] for index in (0, -1)}
+    return {f"lemma / exact at width {width}": Number(ratio) for width, ratio in ends.items()}
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-figure-2",
         source="Arpit, Bengio 2019, figure 2",
-        statement="The bounds of lemmas 2 and 5 hold and are loose; they tighten as the distortion falls.",
+        statement="The bounds of lemmas 2 and 5 hold and are loose; they become tighter as the distortion decreases.",
         produce=run,
         numbers=_looseness,
-        holds=lambda found: all(a > b for a, b in zip(found.lemma, found.forward_quantile)),
+        holds=lambda result: all(a > b for a, b in zip(result.lemma, result.forward_quantile)),
         small={"widths": (200, 800), "samples": 500, "inputs": 100},
         data="data",
     ),

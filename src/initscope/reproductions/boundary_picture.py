@@ -1,4 +1,4 @@
-"""Figure 2 and example 1 of [Nachum2022]_: the shared boundary of two rectangles, drawn and counted."""
+"""Figure 2 and example 1 of [Nachum2022]_: the shared boundary of two rectangles, plotted and counted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from initscope.theory.images import rectangle_boundary, shared_boundary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "BoundaryPicture", "BoundaryRow", "run"]
+__all__ = ["REPRODUCTIONS", "BoundaryFigure", "BoundaryRow", "run"]
 
 
 @dataclass(frozen=True)
 class BoundaryRow(Result):
-    """Pixels of the boundary at one radius: counted, and by the example's 4r(e + f)."""
+    """Number of boundary pixels for one radius: counted, and by the formula 4r(e + f) of the example."""
 
     r: int
     counted: int
@@ -29,8 +29,8 @@ class BoundaryRow(Result):
 
 
 @dataclass(frozen=True)
-class BoundaryPicture(Rows):
-    """Two rectangles with an overlap of e×f pixels, their boundary at the largest radius, and counts by radius."""
+class BoundaryFigure(Rows):
+    """Two rectangles with an overlap of e×f pixels, their boundary for the largest radius, and counts by radius."""
 
     overlap: tuple[int, int]
     rows: tuple[BoundaryRow, ...]
@@ -39,38 +39,38 @@ class BoundaryPicture(Rows):
     boundary: np.ndarray = field(repr=False)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The rectangles in blue and orange, the boundary in green, as published."""
+        """Plot the rectangles in blue and orange and the boundary in green, as published."""
         ax = make_axes(ax, figsize=(5, 4.6))
-        picture = np.ones((*self.a.shape, 3))
-        picture[self.a > 0] *= (0.55, 0.75, 0.95)
-        picture[self.b > 0] *= (0.98, 0.8, 0.55)
-        picture[self.boundary > 0] = (0.2, 0.65, 0.3)
-        ax.imshow(picture, interpolation="nearest")
+        image = np.ones((*self.a.shape, 3))
+        image[self.a > 0] *= (0.55, 0.75, 0.95)
+        image[self.b > 0] *= (0.98, 0.8, 0.55)
+        image[self.boundary > 0] = (0.2, 0.65, 0.3)
+        ax.imshow(image, interpolation="nearest")
         row = self.rows[-1]
         ax.set(xticks=[], yticks=[], title=f"r = {row.r}: {row.counted} pixels, 4r(e + f) = {row.formula}")
         return ax
 
 
-def run(*, size: int = 64, radii: tuple[int, ...] = (1, 2, 3)) -> BoundaryPicture:
-    """Mark the pixels whose square of side 2r + 1 meets both rectangles and is not inside both (definition 2)."""
-    size = check_count("size", size, least=40, hint="the rectangles need room, so that boundaries do not meet")
+def run(*, size: int = 64, radii: tuple[int, ...] = (1, 2, 3)) -> BoundaryFigure:
+    """Mark pixels whose square of side 2r + 1 intersects both rectangles but is not inside both (definition 2)."""
+    size = check_count("size", size, least=40, hint="on smaller images the boundaries overlap")
     a, b = np.zeros((2, size, size))
     unit = size // 16
     a[2 * unit : 9 * unit, 2 * unit : 10 * unit] = 1
     b[5 * unit : 13 * unit, 4 * unit : 13 * unit] = 1
     overlap = (4 * unit, 6 * unit)
     rows = [BoundaryRow(r, int(shared_boundary(a, b, r).sum()), rectangle_boundary(*overlap, r)) for r in radii]
-    return BoundaryPicture(overlap, tuple(rows), a, b, np.asarray(shared_boundary(a, b, radii[-1])))
+    return BoundaryFigure(overlap, tuple(rows), a, b, np.asarray(shared_boundary(a, b, radii[-1])))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-figure-2",
         source="Nachum et al. 2022, figure 2, definition 2 and example 1",
         statement="The shared r-boundary of two rectangles that overlap in e×f pixels has 4r(e + f) pixels.",
         produce=run,
-        numbers=lambda found: {f"pixels at r = {row.r}": Number(row.counted) for row in found.rows},
-        holds=lambda found: all(row.counted == row.formula for row in found.rows),
+        numbers=lambda result: {f"pixels at r = {row.r}": Number(row.counted) for row in result.rows},
+        holds=lambda result: all(row.counted == row.formula for row in result.rows),
         small={"size": 48},
     ),
 )

@@ -1,4 +1,4 @@
-"""Section 4.1 of [Nachum2022]_: how alike the colour channels of photographs are, and what two pure colours do."""
+"""Section 4.1 of [Nachum2022]_: how similar the color channels of photographs are, and images of two pure colors."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from initscope.theory.images import ChannelStatistics, channel_statistics, expec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "ChannelAngles", "pure_colours", "run"]
+__all__ = ["REPRODUCTIONS", "ChannelAngles", "pure_colors", "run"]
 
 
 @dataclass(frozen=True)
 class ChannelAngles(Result):
-    """Statistics of a data set's colour channels; the source does not define its difference of norms."""
+    """Statistics of the color channels of a data set; the source does not define its difference of norms."""
 
     name: str
     statistics: ChannelStatistics
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per quantity and reading."""
+        """Return one row per quantity and definition."""
         return self.statistics.table()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Each reading of the relative difference of the channel norms, in per cent."""
+        """Plot the relative difference of channel norms in percent, for each possible definition."""
         ax = make_axes(ax, figsize=(6.4, 3.8))
         readings = self.statistics.norm_difference
         errors = [200 * self.statistics.norm_difference_standard_error[name] for name in readings]
@@ -43,23 +43,23 @@ class ChannelAngles(Result):
         return ax
 
     def numbers(self) -> dict[str, Number]:
-        """The angle, and each reading of the difference of norms, in per cent."""
-        found = {"angle": Number(self.statistics.angle, self.statistics.angle_standard_error)}
+        """Return the angle, and the difference of norms in percent for each possible definition."""
+        result = {"angle": Number(self.statistics.angle, self.statistics.angle_standard_error)}
         for name, value in self.statistics.norm_difference.items():
             error = self.statistics.norm_difference_standard_error[name]
-            found[f"norm difference, {name} (%)"] = Number(100 * value, 100 * error)
-        return found
+            result[f"norm difference, {name} (%)"] = Number(100 * value, 100 * error)
+        return result
 
 
 def run(images: Any = None, *, spec: str = "imagenet-sample", limit: int | None = None) -> ChannelAngles:
-    """Angle between colour channels, and every reasonable reading of the relative difference of their norms."""
+    """Compute the angle between color channels, and the relative difference of their norms by several definitions."""
     loaded = load_any(spec, limit=limit) if images is None else images
     pixels = getattr(loaded, "images", loaded)
     return ChannelAngles(getattr(loaded, "name", "your images"), channel_statistics(pixels))
 
 
-def pure_colours(*, filters: int = 1000, layers: int = 20, sizes: tuple[int, ...] = (1, 3, 5), seed: int = 0) -> Curves:
-    """A red and a green image: cosine 0 before, 1/π after, whatever the filter."""
+def pure_colors(*, filters: int = 1000, layers: int = 20, sizes: tuple[int, ...] = (1, 3, 5), seed: int = 0) -> Curves:
+    """Compute the cosine of a red and a green image: 0 at the input, 1/π after a layer with any filter size."""
     red, green = red_green_pair(8)
     rows = []
     for size in sizes:
@@ -72,12 +72,13 @@ def pure_colours(*, filters: int = 1000, layers: int = 20, sizes: tuple[int, ...
     return Curves(tuple(rows), "side of the filter", "cosine of red and green after")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-rgb-statistics",
         source="Nachum et al. 2022, section 4.1",
-        statement="On ImageNet two colour channels of an image are about 12.5° apart and their norms differ by about "
-        "9.2 %. The source does not define that difference, so all readings of it are given and none is compared.",
+        statement="On ImageNet the angle between two color channels is about 12.5° "
+        "and their norms differ by about 9.2 %. "
+        "The source does not define this difference, so several definitions are shown and none is compared.",
         produce=run,
         numbers=ChannelAngles.numbers,
         small={"spec": "photos:crop=64", "limit": 60},
@@ -88,10 +89,10 @@ EXHIBITS = (
         id="cnn-red-green",
         source="Nachum et al. 2022, section 4.1",
         statement="A red and a green image are orthogonal, and after one layer they have the dense cosine R̂(0) = 1/π.",
-        produce=pure_colours,
+        produce=pure_colors,
         numbers=Curves.numbers,
-        holds=lambda found: (
-            found.agree() and all(abs(row.predicted - float(relu_cosine(0.0))) < 1e-9 for row in found.rows)
+        holds=lambda result: (
+            result.agree() and all(abs(row.predicted - float(relu_cosine(0.0))) < 1e-9 for row in result.rows)
         ),
         small={"filters": 200, "layers": 8, "sizes": (1, 3)},
     ),

@@ -1,6 +1,6 @@
-"""Section 4.2 of [Nachum2022]_ on one page: what sharpens the collapse of a deep network, and what prevents it.
+"""Section 4.2 of [Nachum2022]_: what makes the collapse of a deep network worse, and what prevents it.
 
-Each remedy has its prediction, its measurement and a sentence why. The dense collapse of the introduction is here, too.
+Each variant has a prediction, a measurement and an explanation. The collapse of dense networks is also here.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from initscope.theory.angles import relu_cosine
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "WHY", "Remedies", "dense_collapse", "run"]
+__all__ = ["REPRODUCTIONS", "WHY", "Remedies", "dense_collapse", "run"]
 
 WHY = {
     "i.i.d. Gaussian": "every layer adds ψ(θ) ≥ 0 to the cosine of each pair of patches",
-    "mean removed": "patches of centred images are no longer nearly parallel, so ψ is larger",
+    "mean removed": "patches of centered images are not nearly parallel, so ψ is larger",
     "orthogonal": "the dual of ReLU is the same in the limit of large layers",
-    "zero-sum filters": "the part that all patches share, their mean, is not seen by the next layer",
-    "batch norm": "what all samples share is subtracted, as zero-sum filters do it",
+    "zero-sum filters": "they remove the mean, which all patches share",
+    "batch norm": "it subtracts what all samples share, like zero-sum filters",
 }
-"""Why each of them does what it does."""
+"""Explanation of each variant."""
 
 
 @dataclass(frozen=True)
 class Remedies(Result):
-    """Mean cosine of pre-activations of pairs after each convolution, by remedy."""
+    """Mean cosine of pre-activations of pairs after each convolution, by variant."""
 
     curves: Curves
     why: dict[str, str]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per remedy and layer."""
+        """Return one row per variant and layer."""
         return [row | {"why": self.why[row["kind"]]} for row in self.curves.table()]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Measured dots on predicted lines."""
+        """Plot measured values as dots and predictions as lines."""
         return self.curves.plot(ax)
 
 
@@ -65,9 +65,9 @@ def run(
     limit: int = 1000,
     seed: int = 0,
 ) -> Remedies:
-    """Pairs through ``depth`` layers of 3×3 convolutions: i.i.d., centred data, orthogonal, zero-sum, batch norm.
+    """Run pairs through ``depth`` layers of 3×3 convolutions: i.i.d., centered data, orthogonal, zero-sum, batch norm.
 
-    Cosines are those of pre-activations, of which the source says that they become orthogonal.
+    Cosines are those of pre-activations, which become orthogonal according to the source.
     """
     x, y, _ = random_pairs(load_any(spec, limit=limit) if images is None else images, pairs, seed)
     x, y = np.asarray(x), np.asarray(y)
@@ -81,20 +81,20 @@ def run(
         ("batch norm", x, y, normed, He()),
     ]
     rows = []
-    for name, left, right, text, law in cases:
+    for name, left, right, text, initializer in cases:
         model = load_model(text, input_shape=x.shape[1:], seed=seed)
         mode: Any = "train" if "bn" in text else None
-        expected = predict(model, left, right, law, mode=mode).cosine
-        step = 3 if "bn" in text else 2  # layers of a block; pre-activations are what the ReLU sees
-        places = [0] + [step * layer - 1 for layer in range(1, depth + 1)]
+        expected = predict(model, left, right, initializer, mode=mode).cosine
+        step = 3 if "bn" in text else 2  # layers of a block; pre-activations are the inputs of ReLU
+        positions = [0] + [step * layer - 1 for layer in range(1, depth + 1)]
         drawn = [
-            measure(model, left, right, initializer=law, draws=1, mode=mode, seed=seed + draw).cosine
+            measure(model, left, right, initializer=initializer, draws=1, mode=mode, seed=seed + draw).cosine
             for draw in range(check_count("draws", draws, least=2))
         ]
-        means, errors = mean_and_error(np.array([cosine[places].mean(axis=1) for cosine in drawn]).T)
+        means, errors = mean_and_error(np.array([cosine[positions].mean(axis=1) for cosine in drawn]).T)
         rows += [
-            Point(name, layer, float(m), float(e), float(expected[place].mean()))
-            for layer, (m, e, place) in enumerate(zip(means, errors, places))
+            Point(name, layer, float(m), float(e), float(expected[position].mean()))
+            for layer, (m, e, position) in enumerate(zip(means, errors, positions))
         ]
     return Remedies(Curves(tuple(rows), "layer", "mean cosine of pre-activations"), WHY)
 
@@ -102,42 +102,42 @@ def run(
 def dense_collapse(
     *, cosines: Sequence[float] = (-0.9, 0.0, 0.5), depth: int = 30, width: int = 500, draws: int = 10, seed: int = 0
 ) -> Curves:
-    """Pairs of vectors through a dense ReLU network: the dual activation applied layer after layer (eq. 2)."""
+    """Run pairs of vectors through a dense ReLU network; predictions iterate the dual activation (eq. 2)."""
     rows = []
     model = load_model(f"dense{width}-relu*{depth}", input_shape=(width,), seed=seed)
     for rho in cosines:
         x, y = gaussian_pairs(draws, rho, shape=(width,), seed=seed)
-        start = float(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y)]))
+        first = float(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y)]))
         drawn = [
             measure(model, x[k : k + 1], y[k : k + 1], initializer=He(), draws=1, seed=seed + k).cosine[::2, 0]
             for k in range(draws)
         ]
         means, errors = mean_and_error(np.array(drawn).T)
-        expected = start
+        expected = first
         for layer, (mean, error) in enumerate(zip(means, errors)):
             rows.append(Point(f"cosine {rho:g}", layer, float(mean), float(error), expected))
             expected = float(relu_cosine(expected))
     return Curves(tuple(rows), "layer", "cosine")
 
 
-def _ends(found: Remedies) -> dict[str, Number]:
-    return found.curves.numbers(ends=True)
+def _ends(result: Remedies) -> dict[str, Number]:
+    return result.curves.numbers(ends=True)
 
 
-def _holds(found: Remedies) -> bool:
-    """Gaussian, orthogonal and centred data grow more alike; zero-sum filters and batch norm end nearer to 90°."""
-    last = {kind: found.curves.curve(kind)[-1].measured for kind in found.curves.kinds()}
-    first = {kind: found.curves.curve(kind)[0].measured for kind in found.curves.kinds()}
+def _holds(result: Remedies) -> bool:
+    """Return whether cosines grow for the first three variants, and are halved by zero-sum filters and batch norm."""
+    last = {kind: result.curves.curve(kind)[-1].measured for kind in result.curves.kinds()}
+    first = {kind: result.curves.curve(kind)[0].measured for kind in result.curves.kinds()}
     grow = all(last[kind] > first[kind] for kind in ("i.i.d. Gaussian", "mean removed", "orthogonal"))
     return grow and all(abs(last[kind]) < 0.5 * last["i.i.d. Gaussian"] for kind in ("zero-sum filters", "batch norm"))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-section-4.2",
         source="Nachum et al. 2022, section 4.2",
-        statement="Mean removal sharpens the collapse and orthogonal filters do not prevent it; filters that sum to "
-        "zero and batch norm turn it into an expansion.",
+        statement="Removing the mean of the data makes the collapse worse, and orthogonal filters do not prevent it; "
+        "filters that sum to zero and batch norm turn it into an expansion.",
         produce=run,
         numbers=_ends,
         holds=_holds,
@@ -149,9 +149,9 @@ EXHIBITS = (
         source="Nachum et al. 2022, introduction and eq. 2",
         statement="A deep dense ReLU network collapses all inputs to a single direction, along the dual activation.",
         produce=dense_collapse,
-        numbers=lambda found: found.numbers(ends=True),
-        holds=lambda found: (
-            all(found.curve(kind)[-1].measured > 0.8 for kind in found.kinds()) and found.agree(errors=5, bias=0.03)
+        numbers=lambda result: result.numbers(ends=True),
+        holds=lambda result: (
+            all(result.curve(kind)[-1].measured > 0.8 for kind in result.kinds()) and result.agree(errors=5, bias=0.03)
         ),
         small={"depth": 12, "width": 200, "draws": 6},
     ),

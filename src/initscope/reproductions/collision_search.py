@@ -1,4 +1,4 @@
-"""How far up does the search for a collision of a random ReLU layer reach? Set against the thresholds."""
+"""Up to which expansivity a search finds collisions of random ReLU layers, compared with the thresholds."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from initscope.theory.injectivity.replica import FULL_RSB
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "CollisionCurve", "CollisionPoint", "run"]
+__all__ = ["REPRODUCTIONS", "CollisionCurve", "CollisionPoint", "run"]
 
 
 @dataclass(frozen=True)
 class CollisionPoint(Result):
-    """Of ``draws`` Gaussian layers, how many had a collision found; ``seconds`` and ``fewest_active``/n are medians."""
+    """Number of ``collisions`` in ``draws`` layers; ``seconds`` and ``energy`` (fewest active / n) are medians."""
 
     n: int
     alpha: float
     draws: int
-    found: int
+    collisions: int
     seconds: float
     energy: float
 
 
 @dataclass(frozen=True)
 class CollisionCurve(Result):
-    """Outcome of `run`, one point per size and expansivity."""
+    """Result of `run`, one point per size and expansivity."""
 
     budget: float
     points: tuple[CollisionPoint, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per point."""
+        """Return one row per point."""
         return [point.to_dict() for point in self.points]
 
     def reached(self, n: int) -> float:
-        """The largest expansivity at which at least half of the layers of this size had a collision found (0: none)."""
+        """Return the largest expansivity at which half of the layers of size n have a known collision, or 0."""
         return max(
-            (point.alpha for point in self.points if point.n == n and 2 * point.found >= point.draws), default=0.0
+            (point.alpha for point in self.points if point.n == n and 2 * point.collisions >= point.draws), default=0.0
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of collisions found against the expansivity, with the full-RSB threshold."""
+        """Plot the fraction of layers with a collision against the expansivity, with the full-RSB threshold."""
         ax = make_axes(ax, figsize=(6.4, 3.6))
         for n in sorted({point.n for point in self.points}):
             mine = sorted((point for point in self.points if point.n == n), key=lambda point: point.alpha)
-            ax.plot([p.alpha for p in mine], [p.found / p.draws for p in mine], "o-", ms=4, label=f"n = {n}")
+            ax.plot([p.alpha for p in mine], [p.collisions / p.draws for p in mine], "o-", ms=4, label=f"n = {n}")
         ax.axvline(FULL_RSB, color="black", lw=1, ls="--", label="full RSB 6.698")
-        ax.set(xlabel="expansivity m/n", ylabel="collisions found", ylim=(-0.03, 1.03))
+        ax.set(xlabel="expansivity m/n", ylabel="fraction with a collision", ylim=(-0.03, 1.03))
         ax.set_title(f"Witness search, {self.budget:g} s per layer", fontsize=10)
         ax.legend(fontsize=8)
         return ax
@@ -71,10 +71,10 @@ def run(
     seconds: float = 60,
     seed: int = 0,
 ) -> CollisionCurve:
-    """Up to which expansivity does `find_collision` find a collision of a Gaussian layer within ``seconds``?
+    """Search Gaussian layers for collisions with `find_collision`, ``seconds`` per layer.
 
-    Every collision is confirmed with exact signs. Below the true threshold of a size a miss is the search's; above it
-    there is nothing to find.
+    Every collision is confirmed with exact signs. Below the true threshold of a size, a miss is a failure of the
+    search; above it there are no collisions.
     """
     draws = check_count("draws", draws)
     points: list[CollisionPoint] = []
@@ -83,7 +83,7 @@ def run(
             m = round(check_between("alpha", alpha, 0.0, 100.0) * check_count("n", n))
             layers = [np.random.default_rng([seed, n, m, draw]).standard_normal((m, n)) for draw in range(draws)]
             results = [find_collision(layer, seconds=seconds, seed=seed) for layer in layers]
-            found = sum(
+            collisions = sum(
                 result.found and colliding_pair(layer, None, result.point) is not None
                 for layer, result in zip(layers, results, strict=True)
             )
@@ -92,7 +92,7 @@ def run(
                     n,
                     alpha,
                     draws,
-                    found,
+                    collisions,
                     float(np.median([result.seconds for result in results])),
                     float(np.median([result.fewest_active for result in results])) / n,
                 )
@@ -100,22 +100,23 @@ def run(
     return CollisionCurve(seconds, tuple(points))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-collisions",
         source="Maillard et al. 2022, the injectivity threshold, tried by search",
-        statement="Below the threshold of random layers collisions can be found; far above there are none.",
+        statement="Below the threshold of random layers a search finds collisions; far above there are none.",
         produce=run,
         numbers=lambda curve: {
-            f"found at n = {point.n}, α = {point.alpha:g}": Number(point.found / point.draws) for point in curve.points
+            f"found at n = {point.n}, α = {point.alpha:g}": Number(point.collisions / point.draws)
+            for point in curve.points
         },
         holds=lambda curve: (
             all(
-                point.found == point.draws
+                point.collisions == point.draws
                 for point in curve.points
                 if point.alpha == min(p.alpha for p in curve.points)
             )
-            and all(point.found == 0 for point in curve.points if point.alpha > 2 * FULL_RSB)
+            and all(point.collisions == 0 for point in curve.points if point.alpha > 2 * FULL_RSB)
         ),
         small={"sizes": (12,), "alphas": (4.0, 30.0), "draws": 2, "seconds": 0.3},
         full={"alphas": (5.0, 5.5, 6.0, 6.4), "draws": 3, "seconds": 20},

@@ -1,4 +1,4 @@
-"""Compressed discrimination: classes from measurements that are too few to reconstruct from, at 1:2 to 1:32."""
+"""Compressed discrimination: classification from too few measurements for a reconstruction, at ratios 1:2 to 1:32."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "CompressedDiscrimination", "run"]
+__all__ = ["REPRODUCTIONS", "CompressedDiscrimination", "run"]
 
 _DECIDES, _RECONSTRUCTS = 0.9, 1.0
-"""A measurement decides that keeps nine tenths of the accuracy above guessing; one reconstructs whose pictures are, by
-two standard errors, better than the mean image by one dB."""
+"""A measurement discriminates if it preserves 90 % of the accuracy above chance. It reconstructs if its images are
+better than the mean image by one dB plus two standard errors."""
 
 
 @dataclass(frozen=True)
 class CompressedDiscrimination(Result):
-    """A table of accuracies and reconstructions for each set of images."""
+    """Accuracies and reconstructions for each data set."""
 
-    found: tuple[Discrimination, ...]
+    by_data: tuple[Discrimination, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per set of images, measurement and ratio."""
-        return [{"data": one.name} | row for one in self.found for row in one.table()]
+        """Return one row per data set, measurement and ratio."""
+        return [{"data": part.name} | row for part in self.by_data for row in part.table()]
 
     def figure(self) -> Figure:
-        """A panel for each set of images."""
-        return panels(*(one.plot for one in self.found))
+        """Return a figure with a panel per data set."""
+        return panels(*(part.plot for part in self.by_data))
 
     def numbers(self) -> dict[str, Number]:
-        """Accuracy of the better classifier, and dB of the best solver."""
+        """Return the accuracy of the better classifier and the PSNR in dB of the best solver."""
         numbers = {}
-        for one in self.found:
-            for row in one.rows:
-                name = f"{one.name}, {row.measurement} 1:{row.ratio:g}"
+        for part in self.by_data:
+            for row in part.rows:
+                name = f"{part.name}, {row.measurement} 1:{row.ratio:g}"
                 numbers[f"{name}: accuracy"] = Number(*row.better())
                 numbers[f"{name}: dB"] = Number(row.psnr, row.psnr_se)
         return numbers
 
     def regime(self) -> list[tuple[str, DiscriminationRow]]:
-        """Rows from which one can decide but not reconstruct."""
-        found = []
-        for one in self.found:
-            most = np.nanmax([one.full, one.full_cnn]) - one.chance
-            for row in one.rows:
-                decides = row.better()[0] - one.chance >= _DECIDES * most
+        """Return the rows that discriminate but do not reconstruct."""
+        result = []
+        for part in self.by_data:
+            most = np.nanmax([part.full, part.full_cnn]) - part.chance
+            for row in part.rows:
+                decides = row.better()[0] - part.chance >= _DECIDES * most
                 surely = row.psnr - 2 * np.nan_to_num(row.psnr_se)
-                if decides and surely <= one.mean_image_psnr + _RECONSTRUCTS:
-                    found.append((one.name, row))
-        return found
+                if decides and surely <= part.mean_image_psnr + _RECONSTRUCTS:
+                    result.append((part.name, row))
+        return result
 
 
 def run(
@@ -75,16 +75,16 @@ def run(
     epochs: int = 10,
     seed: int = 0,
 ) -> CompressedDiscrimination:
-    """Cut the measurements of labelled images, classify from them alone, and reconstruct from them."""
+    """Take fewer and fewer measurements of labeled images; classify and reconstruct from them."""
     loaded = [data.load_any(spec, limit=limit) for spec in specs] if images is None else [images]
-    found = []
-    for one in loaded:
-        if getattr(one, "labels", None) is None:
-            raise InputError(f"{getattr(one, 'name', 'your images')} have no labels, so there is nothing to decide")
-        found.append(
+    by_data = []
+    for image_set in loaded:
+        if getattr(image_set, "labels", None) is None:
+            raise InputError(f"{getattr(image_set, 'name', 'your images')} have no labels; classification needs them")
+        by_data.append(
             discriminate(
-                one.images,
-                one.labels,
+                image_set.images,
+                image_set.labels,
                 ratios,
                 measurements=measurements,
                 test_share=test_share,
@@ -92,20 +92,20 @@ def run(
                 features=features,
                 epochs=epochs,
                 seed=seed,
-                name=one.name,
+                name=image_set.name,
             )
         )
-    return CompressedDiscrimination(tuple(found))
+    return CompressedDiscrimination(tuple(by_data))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-compressed-discrimination",
         source="Bronstein 2016, 'Compressed discrimination'",
         statement="A parameter of a signal can be estimated from measurements that are too few to reconstruct it.",
         produce=run,
         numbers=CompressedDiscrimination.numbers,
-        holds=lambda found: bool(found.regime()),
+        holds=lambda result: bool(result.regime()),
         small={
             "specs": ("digits",),
             "limit": 1797,

@@ -1,6 +1,6 @@
-"""Compressed tomography: one picture reconstructed from 1:2 to 1:32 of its projections.
+"""Compressed tomography: one image reconstructed from 1:2 to 1:32 of its projections.
 
-The talk's pictures are of scattering, whose model it does not give; these are of straight rays over a limited arc.
+The talk shows scattering tomography without giving its model; here rays are straight, over a limited arc.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "CompressedTomography", "TomographyRow", "run"]
+__all__ = ["REPRODUCTIONS", "CompressedTomography", "TomographyRow", "run"]
 
 
 @dataclass(frozen=True)
 class TomographyRow(Result):
-    """One ratio of measurements to pixels and one solver: quality in dB and structural similarity."""
+    """One ratio of measurements to pixels and one solver: PSNR in dB and structural similarity (SSIM)."""
 
     ratio: float
     measurements: int
@@ -40,30 +40,30 @@ class TomographyRow(Result):
 
 @dataclass(frozen=True)
 class CompressedTomography(Rows):
-    """Rows by ratio and solver, the picture, and what came back of it in the order of the rows."""
+    """Rows by ratio and solver, the original image, and its reconstructions in the order of the rows."""
 
     rows: tuple[TomographyRow, ...]
-    picture: np.ndarray = field(repr=False)
+    original: np.ndarray = field(repr=False)
     reconstructions: tuple[np.ndarray, ...] = field(repr=False)
 
     def best(self) -> list[int]:
-        """Places of the rows with the most dB, one for each ratio."""
+        """Return the index of the row with the highest PSNR for each ratio."""
         ratios = dict.fromkeys(row.ratio for row in self.rows)
-        places = range(len(self.rows))
-        return [max((i for i in places if self.rows[i].ratio == r), key=lambda i: self.rows[i].psnr) for r in ratios]
+        positions = range(len(self.rows))
+        return [max((i for i in positions if self.rows[i].ratio == r), key=lambda i: self.rows[i].psnr) for r in ratios]
 
     def figure(self) -> Figure:
-        """The picture, then the best reconstruction at each ratio."""
+        """Plot the original image and the best reconstruction at each ratio."""
         from matplotlib.figure import Figure
 
         shown = self.best()
         figure = Figure(figsize=(1.7 * (len(shown) + 1), 2.4), layout="constrained")
         axes = figure.subplots(1, len(shown) + 1)
         titles = [
-            "the picture",
+            "original",
             *(f"1:{self.rows[i].ratio:g}, {self.rows[i].psnr:.1f} dB\n{self.rows[i].solver}" for i in shown),
         ]
-        for ax, image, title in zip(axes, (self.picture, *(self.reconstructions[i] for i in shown)), titles):
+        for ax, image, title in zip(axes, (self.original, *(self.reconstructions[i] for i in shown)), titles):
             ax.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set(xticks=[], yticks=[])
             ax.set_title(title, fontsize=8)
@@ -78,49 +78,49 @@ def run(
     arc: float = 120.0,
     seed: int = 0,
 ) -> CompressedTomography:
-    """Project a phantom, or your first image in grey, over ``arc`` degrees and reconstruct it by every solver."""
-    picture = _phantom(side) if images is None else _grey(images)
-    rows, found = [], []
-    image = torch.from_numpy(picture.astype(np.float32))[None, None]
+    """Project a phantom, or your first image in gray, over ``arc`` degrees and reconstruct it with every solver."""
+    original = _phantom(side) if images is None else _gray(images)
+    rows, reconstructions = [], []
+    image = torch.from_numpy(original.astype(np.float32))[None, None]
     for ratio in ratios:
-        measurement = make_sensing("tomography", len(picture), int(picture.size / ratio), arc=arc, seed=seed)
+        measurement = make_sensing("tomography", len(original), int(original.size / ratio), arc=arc, seed=seed)
         for solver, answer in measurement.reconstructions(measurement.measure(image)[0]).items():
-            quality = psnr(picture[None], answer), ssim(picture[None], np.clip(answer, 0, 1))
+            quality = psnr(original[None], answer), ssim(original[None], np.clip(answer, 0, 1))
             rows.append(TomographyRow(float(ratio), measurement.outputs, solver, *quality))
-            found.append(answer[0])
-    return CompressedTomography(tuple(rows), picture, tuple(found))
+            reconstructions.append(answer[0])
+    return CompressedTomography(tuple(rows), original, tuple(reconstructions))
 
 
 def _phantom(side: int) -> np.ndarray:
-    """The head of Shepp and Logan, which scikit-image brings."""
+    """Return the Shepp–Logan phantom of scikit-image."""
     full = library("skimage.data").shepp_logan_phantom()
     smaller = library("skimage.transform").resize(full, (side, side), anti_aliasing=True)
     return np.asarray(np.clip(smaller, 0, 1), dtype=np.float32)
 
 
-def _grey(images: Any) -> np.ndarray:
-    pictures = np.asarray(getattr(images, "images", images), dtype=np.float32)
-    if pictures.ndim != 4 or pictures.shape[2] != pictures.shape[3]:
-        raise InputError(f"images of shape {pictures.shape} must be [N, C, H, W] and square")
-    return np.asarray(pictures[0].mean(axis=0))
+def _gray(images: Any) -> np.ndarray:
+    stack = np.asarray(getattr(images, "images", images), dtype=np.float32)
+    if stack.ndim != 4 or stack.shape[2] != stack.shape[3]:
+        raise InputError(f"images of shape {stack.shape} must be [N, C, H, W] and square")
+    return np.asarray(stack[0].mean(axis=0))
 
 
-def _numbers(found: CompressedTomography) -> dict[str, Number]:
-    best = [found.rows[place] for place in found.best()]
+def _numbers(result: CompressedTomography) -> dict[str, Number]:
+    best = [result.rows[position] for position in result.best()]
     return {f"1:{row.ratio:g}: dB, {row.solver}": Number(row.psnr) for row in best}
 
 
-def _holds(found: CompressedTomography) -> bool:
-    """The best reconstruction at the most measurements beats that at the fewest by 3 dB."""
-    best = [found.rows[place].psnr for place in found.best()]
+def _holds(result: CompressedTomography) -> bool:
+    """Return whether the PSNR at the largest number of measurements exceeds that at the smallest by 3 dB."""
+    best = [result.rows[position].psnr for position in result.best()]
     return best[0] > best[-1] + 3 and all(math.isfinite(value) for value in best)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-compressed-tomography",
         source="Bronstein 2016, 'Compressed scattering tomography'",
-        statement="Reconstructions get worse from 1:2 to 1:32 of the measurements.",
+        statement="Reconstructions become worse as the number of measurements falls from 1:2 to 1:32.",
         produce=run,
         numbers=_numbers,
         holds=_holds,

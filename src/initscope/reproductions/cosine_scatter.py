@@ -1,7 +1,7 @@
-"""Figure 1 of [Nachum2022]_: cosines of pairs before and after one random convolutional layer, on four kinds of images.
+"""Figure 1 of [Nachum2022]_: cosines of pairs before and after one random convolutional layer, for four data sets.
 
-Dots are pairs, the curve is what a dense layer does, the line is least squares. At the small scale bundled photographs
-stand for Fashion-MNIST, CIFAR-10 and ImageNet.
+Dots are pairs, the curve is that of a dense layer, the line is a least-squares fit. The small scale uses bundled
+photographs instead of Fashion-MNIST, CIFAR-10 and ImageNet.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "CosineScatter", "Panel", "layer_cosines", "run"]
+__all__ = ["REPRODUCTIONS", "CosineScatter", "ScatterPanel", "layer_cosines", "run"]
 
 PUBLISHED = (("gaussian", 11), ("fashion-mnist", 3), ("cifar10", 3), ("imagenet-sample:resolution=224", 11))
-"""Data and filter sizes. The text gives 11×11 for Gaussian images and ImageNet, none for the other two."""
+"""Data and filter sizes. The source gives 11×11 for Gaussian images and ImageNet, and no size for the other two."""
 
 
 @dataclass(frozen=True)
-class Panel(Result):
+class ScatterPanel(Result):
     """Pairs of one data set: the least-squares slope, measured and predicted, and the pairs after the first layer.
 
-    The slope is the mean over layers; its error is that over layers and that of a line through so many pairs. All pairs
-    share a layer's filters, so that one layer's slope is less certain than its scatter about the line tells.
+    The slope is the mean over layers. Its error combines the error over layers and the error of the fit. All pairs
+    share the filters of a layer, so the slope of one layer is less certain than the residuals of its fit suggest.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Panel(Result):
     expected: np.ndarray = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pairs."""
+        """Return all fields except the pairs."""
         return {name: value for name, value in super().to_dict().items() if not isinstance(value, list)}
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Scatter, dense curve and line."""
+        """Plot the pairs, the dense curve and the fitted line."""
         ax = make_axes(ax)
         rho = np.linspace(min(0.0, self.before.min()), 1.0, 200)
         ax.plot(self.before, self.after, "o", color="C3", markersize=3, fillstyle="none", label="pairs")
@@ -79,26 +79,26 @@ class CosineScatter(Rows):
     """The panels of the figure."""
 
     filters: int
-    rows: tuple[Panel, ...]
+    rows: tuple[ScatterPanel, ...]
 
     def figure(self) -> Figure:
-        """Two panels a row, as published."""
+        """Return a figure with two panels per row, as published."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 3.6 * ((len(self.rows) + 1) // 2)), layout="constrained")
-        places = figure.subplots(-(-len(self.rows) // 2), 2, squeeze=False).ravel()
-        for panel, ax in zip(self.rows, places):
+        axes = figure.subplots(-(-len(self.rows) // 2), 2, squeeze=False).ravel()
+        for panel, ax in zip(self.rows, axes):
             panel.plot(ax)
-        for ax in places[len(self.rows) :]:
+        for ax in axes[len(self.rows) :]:
             ax.remove()
         return figure
 
 
 def layer_cosines(x: Any, y: Any, *, kernel_size: int, filters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines of pairs ``[pairs, channels, height, width]`` before and after one random ReLU layer, cyclic padding."""
+    """Return cosines of pairs ``[pairs, channels, height, width]`` before and after one layer with circular padding."""
     model = load_model(f"conv{kernel_size}x{kernel_size}x{filters}-relu", input_shape=x.shape[1:], seed=seed)
-    found = measure(model, x, y, initializer=He(), draws=1, seed=seed)
-    return np.asarray(found.cosine[0]), np.asarray(found.cosine[-1])
+    result = measure(model, x, y, initializer=He(), draws=1, seed=seed)
+    return np.asarray(result.cosine[0]), np.asarray(result.cosine[-1])
 
 
 def run(
@@ -111,7 +111,7 @@ def run(
     limit: int | None = 1000,
     seed: int = 0,
 ) -> CosineScatter:
-    """Send pairs through one layer of ``filters`` random filters.
+    """Run pairs through one layer of ``filters`` random filters.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def run(
     panels
         Data (as in `initscope.data.load_any`; ``gaussian`` with correlations from -1 to 1) and side of the filters.
     pairs, filters, layers, limit
-        Numbers of pairs, of filters, of layers drawn, and of images that pairs are drawn from.
+        Numbers of pairs, of filters, of random layers, and of images from which pairs are sampled.
     """
     check_count("pairs", pairs, least=3, hint="a line with an error needs three points")
     rows = []
@@ -136,16 +136,16 @@ def run(
     return CosineScatter(filters, tuple(rows))
 
 
-def _panel(name: str, x: Any, y: Any, kernel_size: int, filters: int, layers: int, seed: int) -> Panel:
+def _panel(name: str, x: Any, y: Any, kernel_size: int, filters: int, layers: int, seed: int) -> ScatterPanel:
     drawn = [
         layer_cosines(x, y, kernel_size=kernel_size, filters=filters, seed=seed + layer)
-        for layer in range(check_count("layers", layers, least=2, hint="two are the least that give an error"))
+        for layer in range(check_count("layers", layers, least=2, hint="a standard error needs at least two"))
     ]
     lines = [_line(*cosines) for cosines in drawn]
     slope, between = map(float, mean_and_error([line.slope for line in lines]))
     before, after = drawn[0]
     expected = np.asarray(expected_cosine(x, y, kernel_size=kernel_size))
-    return Panel(
+    return ScatterPanel(
         name=name,
         kernel_size=kernel_size,
         pairs=len(x),
@@ -164,29 +164,30 @@ def _line(before: Any, after: Any) -> Line:
     return fit_line(before, after, np.zeros(len(before)))
 
 
-def _numbers(found: CosineScatter) -> dict[str, Number]:
+def _numbers(result: CosineScatter) -> dict[str, Number]:
     named = {"gaussian": "Gaussian: distance from the dense curve"}
     return {
         named.get(row.name, f"{row.name}, {row.kernel_size}×{row.kernel_size}: slope"): Number(row.dense_distance)
         if row.name in named
         else Number(row.slope, row.slope_error)
-        for row in found.rows
+        for row in result.rows
     }
 
 
-def _holds(found: CosineScatter) -> bool:
-    """Gaussian images follow the dense curve, images contract less than it says, and prediction holds."""
-    gaussian = all(row.dense_distance < 0.05 for row in found.rows if row.name == "gaussian")
-    others = [row for row in found.rows if row.name != "gaussian"]
+def _holds(result: CosineScatter) -> bool:
+    """Return whether Gaussian images follow the dense curve, others contract less, and slopes are as predicted."""
+    gaussian = all(row.dense_distance < 0.05 for row in result.rows if row.name == "gaussian")
+    others = [row for row in result.rows if row.name != "gaussian"]
     nearer = all((row.expected - row.before).mean() < (relu_cosine(row.before) - row.before).mean() for row in others)
     return gaussian and nearer and all(abs(row.slope - row.predicted_slope) < 4 * row.slope_error for row in others)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-figure-1",
         source="Nachum et al. 2022, figure 1 and remark 3",
-        statement="One random convolutional layer contracts Gaussian images as a dense one does, and nearly keeps the "
+        statement="One random convolutional layer contracts Gaussian images like "
+        "a dense layer, and nearly preserves the "
         "cosines of natural images: their least-squares line has slope 0.97.",
         produce=run,
         numbers=_numbers,

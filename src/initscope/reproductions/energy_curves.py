@@ -1,4 +1,4 @@
-"""Ground-state energy e(α) in the replica ansatz: symmetric, one step, and many levels on a grid."""
+"""Ground-state energy e(α) in the replica ansatz: symmetric, one-step, and many levels on a grid."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from initscope.theory.injectivity import free_entropy, ground_state_energy
 from initscope.theory.injectivity.parisi_grid import solve_grid
 from initscope.theory.injectivity.replica import one_rsb_energy, rs_energy
 
-__all__ = ["EXHIBITS", "run", "temperatures"]
+__all__ = ["REPRODUCTIONS", "run", "temperatures"]
 
 
 def run(
     alphas: Sequence[float] = (4.0, 5.0, 6.0, 6.5, 7.0, 8.0, 9.0), *, levels: Sequence[int] = (30, 50, 100, 200)
 ) -> Curves:
-    """Energy by ansatz and expansivity; where it crosses 1 a layer becomes injective. Dots: all levels free.
+    """Return the energy by ansatz and expansivity; a layer becomes injective where it crosses 1.
 
-    Every curve bounds the energy from below: the more levels, the higher. [Maillard2022]_
+    Dots are the full solution. Every curve is a lower bound on the energy that grows with the number of levels.
+    [Maillard2022]_
     """
     rows = [Point("replica symmetric", alpha, predicted=rs_energy(alpha)) for alpha in alphas]
     rows += [Point("1-RSB", alpha, predicted=one_rsb_energy(alpha)) for alpha in alphas]
@@ -35,7 +36,7 @@ def run(
 def temperatures(
     alpha: float = 6.0, *, betas: Sequence[float] = (1, 2, 4, 8, 16, 32, 64, 128), levels: Sequence[int] = (0, 1, 3)
 ) -> Curves:
-    """Energy per input against the temperature 1/β in the ansatz of each depth, with their ground states at T = 0.
+    """Return the energy per input against the temperature 1/β by number of levels, with the ground state at T = 0.
 
     [Maillard2022]_, the finite-temperature Parisi formula and its limit.
     """
@@ -49,10 +50,10 @@ def temperatures(
     return Curves(tuple(rows), "temperature 1/β", "energy per input")
 
 
-def _cools(found: Curves) -> bool:
-    """Energies fall with the temperature, and the last two extrapolate, linearly in T, to the ground state."""
-    for kind in found.kinds():
-        ground, cold, *warm = found.curve(kind)
+def _cools(result: Curves) -> bool:
+    """Return whether energies fall with the temperature and extrapolate linearly in T to the ground state."""
+    for kind in result.kinds():
+        ground, cold, *warm = result.curve(kind)
         values = [point.predicted for point in (ground, cold, *warm)]
         line = cold.predicted - cold.x * (warm[0].predicted - cold.predicted) / (warm[0].x - cold.x)
         if values != sorted(values) or abs(line - ground.predicted) > 0.02 * ground.predicted:
@@ -60,26 +61,26 @@ def _cools(found: Curves) -> bool:
     return True
 
 
-def _holds(found: Curves) -> bool:
-    """From RS to 1-RSB to the grids the energy rises, up to the full solution."""
-    order = [kind for kind in found.kinds() if kind != "full RSB"]
-    for place, full in enumerate(found.curve("full RSB")):
-        values = [found.curve(kind)[place].predicted for kind in order]
+def _holds(result: Curves) -> bool:
+    """Return whether the energy rises from RS to 1-RSB to the grids, up to the full solution."""
+    order = [kind for kind in result.kinds() if kind != "full RSB"]
+    for index, full in enumerate(result.curve("full RSB")):
+        values = [result.curve(kind)[index].predicted for kind in order]
         lower = values[0] < values[1] <= values[-1] + 1e-9
         if not lower or not abs(values[-1] - full.measured) < 2e-3:
             return False
     return True
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-energy",
         source="Maillard et al. 2022, 'Algorithmic solution to F-RSB equations at T = 0': energy curves",
-        statement="The ground-state energies of the replica symmetric, 1-RSB and many-level ansatz rise towards the "
+        statement="The ground-state energies of the replica symmetric, 1-RSB and many-level ansatz rise toward the "
         "full solution, and results are consistent as the number of levels grows.",
         produce=run,
-        numbers=lambda found: {
-            name: number for name, number in found.numbers().items() if name.endswith((" 6", " 6.5", " 7"))
+        numbers=lambda result: {
+            name: number for name, number in result.numbers().items() if name.endswith((" 6", " 6.5", " 7"))
         },
         holds=_holds,
         small={"alphas": (5.0, 6.0, 7.0), "levels": (30, 50)},
@@ -89,7 +90,7 @@ EXHIBITS = (
         source="Maillard et al. 2022, 'Replica symmetry breaking theory': finite-temperature Parisi formula",
         statement="The energy of the Parisi formula at inverse temperature β tends to the ground state as β grows.",
         produce=temperatures,
-        numbers=lambda found: {name: n for name, n in found.numbers().items() if "RSB" in name},
+        numbers=lambda result: {name: n for name, n in result.numbers().items() if "RSB" in name},
         holds=_cools,
         small={"betas": (2, 8, 32, 64), "levels": (0, 1)},
     ),

@@ -1,4 +1,4 @@
-"""The Euler surrogate q of [Maillard2022]_ beside the truth 1 - p: exact for two inputs, by decided layers beyond."""
+"""The Euler surrogate q of [Maillard2022]_ and the true 1 - p: exact for two inputs, from decided layers otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from initscope.theory.injectivity import (
     probability,
 )
 
-__all__ = ["EXHIBITS", "crossings", "run"]
+__all__ = ["REPRODUCTIONS", "crossings", "run"]
 
 
 def run(
@@ -24,56 +24,56 @@ def run(
     samples: int = 2000,
     seed: int = 0,
 ) -> Curves:
-    """1 - p (dots, with the error of so many decided layers) and q (lines), where either is below 10."""
+    """Return 1 - p (dots, with the standard error over decided layers) and q (lines), where q is below 10."""
     rows = []
     for n in sizes:
         for m in sorted({round(alpha * n) for alpha in alphas}):
-            found = probability(m, n, samples=None if n == 2 else samples, seed=seed)
+            result = probability(m, n, samples=None if n == 2 else samples, seed=seed)
             surrogate = float(euler_characteristic(m, n))
             if surrogate < 10:
-                rows.append(Point(f"n = {n}", m / n, 1 - found.value, found.error, surrogate))
+                rows.append(Point(f"n = {n}", m / n, 1 - result.value, result.error, surrogate))
     return Curves(tuple(rows), "expansivity m/n", "1 - p (dots) and the surrogate q (lines)")
 
 
 def crossings(sizes: Sequence[int] = (5, 10, 20, 50, 100, 200, 400)) -> Curves:
-    """Where q falls through ½, for growing n, with the thresholds of the surrogate and of full RSB as lines."""
+    """Return where q crosses ½ for growing n, with the thresholds of the surrogate and of full RSB as lines."""
     rows = [Point("q = ½", n, euler_crossing(n)) for n in sizes]
     rows += [Point("Euler threshold", n, predicted=euler_threshold().value) for n in sizes]
     rows += [Point("full RSB", n, predicted=full_rsb_threshold().value) for n in sizes]
     return Curves(tuple(rows), "inputs n", "expansivity", "x")
 
 
-def _apart(found: Curves) -> bool:
-    """At two places or more the surrogate is more than four errors from the truth."""
-    apart = [abs(row.measured - row.predicted) > 4 * row.standard_error + 1e-9 for row in found.rows]
-    return sum(apart) >= 2
+def _differs(result: Curves) -> bool:
+    """Return whether the surrogate differs from the truth by more than four standard errors at two points or more."""
+    significant = [abs(row.measured - row.predicted) > 4 * row.standard_error + 1e-9 for row in result.rows]
+    return sum(significant) >= 2
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-euler",
         source="Maillard et al. 2022, 'Approach from integral geometry' and summary: provably wrong",
         statement="The Euler characteristic q is not the probability 1 - p that a layer is not injective.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"{row.kind}, α = {row.x:g}: q - (1 - p)": Number(row.predicted - row.measured, row.standard_error)
-            for row in found.rows
+            for row in result.rows
             if 4 <= row.x <= 6
         },
-        holds=_apart,
+        holds=_differs,
         small={"sizes": (2, 3), "alphas": (3.5, 4, 5, 6, 8), "samples": 400},
     ),
     Declared(
         id="injectivity-euler-crossing",
         source="Maillard et al. 2022, 'Approach from integral geometry': α ≈ 8.34",
-        statement="The surrogate's threshold is 8.34, and its finite-size crossings approach it from below.",
+        statement="The threshold of the surrogate is 8.34, and its finite-size crossings approach it from below.",
         produce=crossings,
-        numbers=lambda found: {
-            "threshold": Number(found.curve("Euler threshold")[0].predicted),
-            **{f"q = ½ at n = {row.x:g}": Number(row.measured) for row in found.curve("q = ½")},
+        numbers=lambda result: {
+            "threshold": Number(result.curve("Euler threshold")[0].predicted),
+            **{f"q = ½ at n = {row.x:g}": Number(row.measured) for row in result.curve("q = ½")},
         },
-        holds=lambda found: (
-            [row.measured for row in found.curve("q = ½")] == sorted(row.measured for row in found.curve("q = ½"))
+        holds=lambda result: (
+            [row.measured for row in result.curve("q = ½")] == sorted(row.measured for row in result.curve("q = ½"))
         ),
         small={"sizes": (5, 10, 20, 50, 100)},
     ),

@@ -1,4 +1,4 @@
-"""Theorem 2, corollary 1 and lemma 2 of [Nachum2022]_: how near many filters come to the expectation."""
+"""Theorem 2, corollary 1 and lemma 2 of [Nachum2022]_: concentration of the cosine with the number of filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared
 from initscope.theory.images import cosine, expected_cosine
 
-__all__ = ["EXHIBITS", "linear", "run"]
+__all__ = ["REPRODUCTIONS", "linear", "run"]
 
 
 def _pair(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -27,9 +27,9 @@ def _pair(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread(text: str, x: Any, y: Any, filters: int, layers: int, aim: float, seed: int) -> tuple[float, float]:
-    """Root mean square distance of a layer's cosine from ``aim``, with its standard error, over ``layers`` draws.
+    """Return the RMS distance of the cosine of a layer from ``aim``, with its standard error, over ``layers`` draws.
 
-    A layer of a few filters that all vanish on one of the images has no cosine and is left out.
+    A layer whose filters all give zero on one of the images has no cosine and is left out.
     """
     model = load_model(text.format(filters=filters), input_shape=x.shape[1:], seed=seed)
     drawn = [
@@ -50,10 +50,10 @@ def run(
     delta: float = 0.05,
     seed: int = 0,
 ) -> Curves:
-    """Distance of ρ_out from its expectation against the number of filters, on a pair of photographs.
+    """Return the distance of ρ_out from its expectation against the number of filters, for a pair of photographs.
 
-    Lines: the sharp law s/√N, with s of a pilot sample of filters; a mark stands where it needs N filters for ``eps``
-    and ``delta``. The corollary's number, with an explicit constant, is larger by many powers of ten.
+    The line is the asymptotic s/√N, with s from a pilot sample of filters. The mark is the number of filters that
+    ``eps`` and ``delta`` need. The number of the corollary is larger by many orders of magnitude.
     """
     x, y = _pair(seed)
     needed = plan_filters(x[0], y[0], eps=eps, delta=delta, seed=seed, pilot=4096)
@@ -71,7 +71,7 @@ def run(
 
 
 def linear(*, filters: Sequence[int] = (4, 16, 64, 256), layers: int = 200, seed: int = 0) -> Curves:
-    """The same without activation: the cosine of the images is kept, the nearer the more filters."""
+    """Return the distance of the cosine from that of the images without activation; it decreases with more filters."""
     x, y = _pair(seed)
     aim = float(cosine(x, y)[0])
     rows = [Point("linear layer", n, *_spread("conv3x3x{filters}", x, y, n, layers, aim, seed)) for n in filters]
@@ -79,23 +79,23 @@ def linear(*, filters: Sequence[int] = (4, 16, 64, 256), layers: int = 200, seed
 
 
 _MANY = 16
-"""Filters from which on the limit of many speaks: the cosine of fewer, a ratio of means, has heavier tails."""
+"""Number of filters from which the asymptotic formula applies: with fewer, the cosine has heavy tails."""
 
 
-def _falls_like_root(found: Curves) -> bool:
-    """From 16 to the most filters the distance falls by the root of their ratio, within a third."""
-    first, last = next(row for row in found.rows if row.x >= _MANY), found.rows[-1]
+def _falls_like_root(result: Curves) -> bool:
+    """Return whether the distance falls like 1/√N from 16 filters on, within a factor of 1.5."""
+    first, last = next(row for row in result.rows if row.x >= _MANY), result.rows[-1]
     fall = first.measured / last.measured / np.sqrt(last.x / first.x)
     return bool(2 / 3 < fall < 3 / 2)
 
 
-def _concentrates(found: Curves) -> bool:
-    """The distance falls so, and follows the sharp law, from 16 filters on."""
-    many = replace(found, rows=tuple(row for row in found.rows if row.x >= _MANY))
+def _concentrates(result: Curves) -> bool:
+    """Return whether the distance falls like 1/√N and agrees with the asymptotic formula from 16 filters on."""
+    many = replace(result, rows=tuple(row for row in result.rows if row.x >= _MANY))
     return _falls_like_root(many) and many.agree(errors=4, bias=0.15 * many.rows[0].measured)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-theorem-2",
         source="Nachum et al. 2022, theorem 2 and corollary 1",
@@ -108,7 +108,7 @@ EXHIBITS = (
     Declared(
         id="cnn-lemma-2",
         source="Nachum et al. 2022, lemmas 1 and 2",
-        statement="Linear convolutional layers keep cosines, as the Johnson–Lindenstrauss lemma says of dense ones.",
+        statement="Linear convolutional layers preserve cosines, like dense layers by the Johnson–Lindenstrauss lemma.",
         produce=linear,
         numbers=Curves.numbers,
         holds=_falls_like_root,

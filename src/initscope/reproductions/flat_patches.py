@@ -1,4 +1,4 @@
-"""Why figure 1 of [Nachum2022]_ looks as it does: flat patches bound the change of the cosine, near to the truth."""
+"""Explanation of figure 1 of [Nachum2022]_: the flatness of patches gives a tight bound on the change of the cosine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from initscope.theory.images import cosine, excess_bound, expected_cosine, flatn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "FlatPatches", "FlatRow", "run"]
+__all__ = ["REPRODUCTIONS", "FlatPatches", "FlatRow", "run"]
 
 
 @dataclass(frozen=True)
 class FlatRow(Result):
-    """Mean change of the cosine over pairs of one data set: the truth, with its standard error, and three bounds."""
+    """Mean change of the cosine over pairs of a data set: the true value with its standard error, and bounds."""
 
     data: str
     pairs: int
@@ -38,7 +38,7 @@ class FlatRow(Result):
     bounds: np.ndarray
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pairs."""
+        """Return all fields except the pairs."""
         return {name: value for name, value in super().to_dict().items() if not isinstance(value, list)}
 
 
@@ -49,7 +49,7 @@ class FlatPatches(Rows):
     rows: tuple[FlatRow, ...]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The bound of every pair against its truth; nothing lies below the line."""
+        """Plot the bound of every pair against the true change; no pair lies below the line."""
         ax = make_axes(ax)
         for row in self.rows:
             ax.plot(row.truths, row.bounds, "o", markersize=3, alpha=0.6, mew=0, label=row.data)
@@ -69,10 +69,10 @@ def run(
     limit: int | None = 1000,
     seed: int = 0,
 ) -> FlatPatches:
-    """Change of the cosine by one ReLU layer, its bound from flat patches, `excess_bound` and theorem 3; grey images.
+    """Compare the change of the cosine by one ReLU layer with three bounds: flat patches, `excess_bound`, theorem 3.
 
-    Images of several channels are averaged to grey. [Nachum2022]_ explains its figure 1 by "approximately monochromatic
-    patches" and asks, in section 4.1, for an extension to grey images.
+    Images are converted to gray. [Nachum2022]_ explains its figure 1 by "approximately monochromatic patches" and asks,
+    in section 4.1, for an extension to gray images.
     """
     rows = []
     for name in specs if images is None else ("your images",):
@@ -101,22 +101,23 @@ def run(
     return FlatPatches(tuple(rows))
 
 
-def _numbers(found: FlatPatches) -> dict[str, Number]:
+def _numbers(result: FlatPatches) -> dict[str, Number]:
     numbers = {}
-    for row in found.rows:
+    for row in result.rows:
         numbers[f"{row.data}: change"] = Number(row.truth, row.standard_error)
         numbers[f"{row.data}: at most"] = Number(row.flatness)
     return numbers
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-flat-patches",
-        source="Nachum et al. 2022, section 1: approximately monochromatic patches; section 4.1: grey images",
-        statement="Images of large, nearly flat patches keep their cosines: the flatness bounds the change.",
+        source="Nachum et al. 2022, section 1: approximately monochromatic patches; section 4.1: gray images",
+        statement="A layer nearly preserves cosines of images with large, nearly "
+        "flat patches: the flatness bounds the change.",
         produce=run,
         numbers=_numbers,
-        holds=lambda found: all(row.violations == 0 and row.flatness < row.excess for row in found.rows),
+        holds=lambda result: all(row.violations == 0 and row.flatness < row.excess for row in result.rows),
         small={"specs": ("photos:crop=48", "digits"), "pairs": 40, "limit": 80},
         data="images",
     ),

@@ -1,4 +1,4 @@
-"""Fewest active rows that a search finds in random layers of growing size, beside the replica predictions of e(α)."""
+"""Fewest active rows that a search finds in random layers of growing size, and the replica predictions of e(α)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 from initscope.theory.injectivity import ground_state_energy
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 
 def run(
@@ -24,11 +24,11 @@ def run(
     rounds: int = 2,
     seed: int = 0,
 ) -> Curves:
-    """Mean over layers of the fewest active rows found, per input, with lines for full RSB and the symmetric ansatz.
+    """Return the mean over layers of the fewest active rows per input, and the full-RSB and symmetric predictions.
 
-    The search does not stop at a collision: it goes on below n. What it finds bounds the minimum from above, so that
-    points between the lines of the symmetric ansatz and full breaking would refute the latter; points above leave the
-    rest to finite size and to the search. [Maillard2022]_
+    The search does not stop at a collision but continues below n. Its result is an upper bound on the minimum. Points
+    below the full-RSB line would refute it; points above are explained by finite size and an imperfect search.
+    [Maillard2022]_
     """
     check_count("draws", draws, least=2)
     rows = []
@@ -37,22 +37,22 @@ def run(
         symmetric = ground_state_energy(alpha, levels=0).value
         for n in sizes:
             shape = (round(alpha * n), n)
-            found = [
+            results = [
                 least_active(
                     np.random.default_rng([seed, *shape, draw]).standard_normal(shape), rounds=rounds, seed=draw
                 )
                 for draw in range(draws)
             ]
-            mean, error = mean_and_error([result.fewest_active / n for result in found])
+            mean, error = mean_and_error([result.fewest_active / n for result in results])
             rows.append(Point(f"α = {alpha:g}: found, and full RSB", n, float(mean), float(error), full))
             rows.append(Point(f"α = {alpha:g}: replica symmetric", n, predicted=symmetric))
     return Curves(tuple(rows), "inputs n", "fewest active rows / n", "x")
 
 
-def _holds(found: Curves) -> bool:
-    """No point is below full RSB by more than four errors and two rows; the largest layers are within a third of it."""
-    for kind in found.kinds():
-        points = [row for row in found.curve(kind) if row.measured == row.measured]
+def _holds(results: Curves) -> bool:
+    """Return whether no point is below full RSB (within errors) and the largest layers are within a third of it."""
+    for kind in results.kinds():
+        points = [row for row in results.curve(kind) if row.measured == row.measured]
         if any(row.measured < row.predicted - 4 * row.standard_error - 2 / row.x for row in points):
             return False
         if points and points[-1].measured > 4 / 3 * points[-1].predicted + 4 * points[-1].standard_error:
@@ -60,7 +60,7 @@ def _holds(found: Curves) -> bool:
     return True
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-ground-states",
         source="Maillard et al. 2022, 'Physics point of view': the ground state, tried by search",

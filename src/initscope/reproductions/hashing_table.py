@@ -1,7 +1,7 @@
-"""The talk's table of image retrieval with hashes: mAP at 12, 24 and 48 bits on CIFAR-10 as GIST.
+"""The table of the talk on image retrieval with hashes: mAP at 12, 24 and 48 bits on GIST descriptors of CIFAR-10.
 
-Ties are averaged exactly, with the best and worst order beside; several splits, and many draws of what is only random;
-networks that see mirrored copies, and one on the pixels, as what one would do today.
+Ties are averaged exactly, and the best and worst orders are reported. There are several splits, and many draws of
+random methods. We add networks that train on mirrored copies, and a CNN on the pixels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "METHODS", "MIRRORED", "RANDOM", "HashingRow", "HashingTable", "SmallCNN", "run", "split_rows"]
+__all__ = [
+    "METHODS",
+    "MIRRORED",
+    "RANDOM",
+    "REPRODUCTIONS",
+    "HashingRow",
+    "HashingTable",
+    "SmallCNN",
+    "run",
+    "split_rows",
+]
 
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "random": lambda bits, seed: embed.SignHash(bits, center=True, random_state=seed),
@@ -37,17 +47,17 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
 }
 
 RANDOM = ("random", "random orthogonal", "random data")
-"""Methods that learn nothing but a mean and second moments: cheap to draw often, and worth it."""
+"""Methods that learn at most a mean and second moments; they are cheap, so 20 draws are averaged by default."""
 
 MIRRORED = {"NN-1 mirrored": "NN-1", "NN-2 mirrored": "NN-2"}
-"""Methods that also learn from the labelled images' mirror images, whose GIST is a permutation of theirs."""
+"""Methods that also train on mirrored images, whose GIST descriptors are permutations of the original ones."""
 
 
 @dataclass(frozen=True)
 class HashingRow(Result):
-    """One method at one length: mAP in per cent, mean over splits and draws.
+    """One method at one code length: mAP in percent, mean over splits and draws.
 
-    ``standard_error`` is that of the mean over splits, ``standard_deviation`` what one run of one split varies by.
+    ``standard_error`` is that of the mean over splits; ``standard_deviation`` is that of a single run.
     """
 
     method: str
@@ -64,7 +74,7 @@ class HashingRow(Result):
 
 @dataclass(frozen=True)
 class HashingTable(Result):
-    """All rows, and how the data were split."""
+    """All rows, and the sizes of the split."""
 
     name: str
     items: int
@@ -73,26 +83,26 @@ class HashingTable(Result):
     rows: tuple[HashingRow, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per method and length."""
+        """Return one row per method and length."""
         return [row.to_dict() for row in self.rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """One line per method and length: ours (dot), what the order of ties allows (bar), the talk's (cross)."""
+        """Plot mAP by method and length: ours (dot), the range over orders of ties (bar), the talk (cross)."""
         methods = list(dict.fromkeys(row.method for row in self.rows))
         ax = make_axes(ax, figsize=(7, 1.2 + 0.45 * len(methods)))
         lengths = sorted({row.bits for row in self.rows if row.bits})
         for row in self.rows:
-            place = methods.index(row.method)
+            row_index = methods.index(row.method)
             if row.bits == 0:
                 ax.axvline(row.value, color="0.6", linewidth=1, linestyle=":")
-                ax.plot(row.value, place, "o", color="0.4", markersize=5)
+                ax.plot(row.value, row_index, "o", color="0.4", markersize=5)
                 continue
             step = lengths.index(row.bits)
-            colour, height = f"C{step}", place + 0.6 * ((step + 0.5) / len(lengths) - 0.5)
-            ax.plot([row.worst, row.best], [height, height], color=colour, linewidth=4, alpha=0.25)
-            ax.plot(row.value, height, "o", color=colour, markersize=5)
+            color, height = f"C{step}", row_index + 0.6 * ((step + 0.5) / len(lengths) - 0.5)
+            ax.plot([row.worst, row.best], [height, height], color=color, linewidth=4, alpha=0.25)
+            ax.plot(row.value, height, "o", color=color, markersize=5)
             if row.published is not None:
-                ax.plot(row.published, height, "x", color=colour, markersize=6)
+                ax.plot(row.published, height, "x", color=color, markersize=6)
         for step, length in enumerate(lengths):
             ax.plot([], [], "o", color=f"C{step}", label=f"{length} bits")
         if any(row.published is not None for row in self.rows):
@@ -117,27 +127,27 @@ def run(
     cnn_steps: int = 1200,
     seed: int = 0,
 ) -> HashingTable:
-    """Hash, rank and score.
+    """Fit hashes, rank rows by Hamming distance and compute mAP.
 
     Source: [Bronstein2016]_, 'Image retrieval with similarity-preserving hashing', the table.
 
     Parameters
     ----------
     descriptors
-        Rows with labels; by default ``cifar10-gist``. For the method ``"CNN"`` give images (``[N, C, H, W]``).
+        Rows with labels; by default ``cifar10-gist``. The method ``"CNN"`` needs images (``[N, C, H, W]``).
     methods
-        Of `METHODS`, `MIRRORED` (GIST only), ``"raw"`` (cosine of the centred rows) and ``"CNN"`` (`LearnedHash` with a
-        `SmallCNN`).
+        Names in `METHODS`, `MIRRORED` (GIST only), ``"raw"`` (cosine of centered rows) and ``"CNN"`` (`LearnedHash`
+        with a `SmallCNN`).
     bits, splits, queries
-        Lengths of the codes; number of random splits; queries of each, ranked against all other rows.
+        Code lengths; number of random splits; number of queries per split, which are ranked against all other rows.
     draws
-        Layers drawn for each split by the methods of `RANDOM`; the others are fitted once.
+        Draws per split of the methods in `RANDOM`; the others are fitted once.
     per_class
-        Labelled rows of each class to learn from, out of those ranked; None for all of them.
+        Number of labeled training rows per class; None for all.
     steps
-        Training steps of the networks on descriptors; None for those of `LearnedHash`.
+        Training steps of the networks on descriptors; None for the default of `LearnedHash`.
     cnn_steps
-        Training steps of the CNN, of 100 images each.
+        Training steps of the CNN, with batches of 100 images.
     seed
         Split s uses ``seed + s``.
     """
@@ -148,7 +158,7 @@ def run(
     labels = descriptors.labels
     unknown = [method for method in methods if method not in (*METHODS, *MIRRORED, "raw", "CNN")]
     if unknown:
-        raise InputError(f"method {unknown[0]!r} is unknown; there are raw, CNN, {', '.join((*METHODS, *MIRRORED))}")
+        raise InputError(f"method {unknown[0]!r} is unknown; choose from raw, CNN, {', '.join((*METHODS, *MIRRORED))}")
     parts = [
         split_rows(labels, queries=queries, per_class=per_class, seed=seed + number)
         for number in range(check_count("splits", splits))
@@ -162,19 +172,19 @@ def run(
         seen, known = X[train], labels[train]
         if method in MIRRORED:
             seen, known = np.concatenate([seen, data.mirrored_gist(seen)]), np.concatenate([known, known])
-        found = []
+        result = []
         for draw in range(check_count("draws", draws) if method in RANDOM else 1):
             made = _hasher(method, length, seed + number + splits * draw, descriptors.shape, steps, cnn_steps)
             codes = made.fit(seen, known).transform(X)
-            found.append(embed.mean_average_precision(codes[query], labels[query], codes[rest], labels[rest]))
-        return found
+            result.append(embed.mean_average_precision(codes[query], labels[query], codes[rest], labels[rest]))
+        return result
 
-    told = published("talk-hashing") if descriptors.name == "cifar10-gist" else None
+    published_numbers = published("talk-hashing") if descriptors.name == "cifar10-gist" else None
     rows = [
         _row(
             method,
             length,
-            (told or {}).get(f"{method} {length}"),
+            (published_numbers or {}).get(f"{method} {length}"),
             [scores(method, length, number) for number in range(splits)],
         )
         for method in methods
@@ -190,7 +200,7 @@ def run(
 
 
 def _hasher(method: str, bits: int, seed: int, shape: tuple[int, ...], steps: int | None, cnn_steps: int) -> Any:
-    """An unfitted hash of one of the methods."""
+    """Return an unfitted hash."""
     if method == "CNN":
         return _cnn(bits, shape, cnn_steps, seed)
     made = METHODS[MIRRORED.get(method, method)](bits, seed)
@@ -200,7 +210,7 @@ def _hasher(method: str, bits: int, seed: int, shape: tuple[int, ...], steps: in
 def split_rows(
     labels: np.ndarray, *, queries: int, per_class: int | None, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row numbers of the queries, of the rows to rank (all others), and of the labelled ones among those."""
+    """Return the indices of the queries, of the rows to rank (all others), and of the labeled training rows."""
     order = np.random.default_rng(seed).permutation(len(labels))
     query, rest = order[:queries], order[queries:]
     if per_class is None:
@@ -228,9 +238,9 @@ def _row(method: str, bits: int, published: float | None, scores: list[list[embe
 
 
 def _cosines(X: np.ndarray, query: np.ndarray, rest: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    centred = X - mean
-    centred = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
-    return np.asarray(centred[query] @ centred[rest].T)
+    centered = X - mean
+    centered = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-12)
+    return np.asarray(centered[query] @ centered[rest].T)
 
 
 def _cnn(bits: int, shape: tuple[int, ...], steps: int, seed: int) -> embed.LearnedHash:
@@ -246,10 +256,9 @@ def _cnn(bits: int, shape: tuple[int, ...], steps: int, seed: int) -> embed.Lear
 
 
 class SmallCNN(torch.nn.Module):
-    """Three 3×3 convolutions with batch norm and pooling, a global average, a linear layer.
+    """Three 3×3 convolutions with batch norm and pooling, a global average, and a linear layer.
 
-    While training every image is mirrored or not and shifted by up to an eighth of its side (margins reflected), at
-    random.
+    In training, images are randomly mirrored and shifted by up to an eighth of their side, with reflected margins.
     """
 
     def __init__(self, channels: int, bits: int, width: int = 32) -> None:
@@ -266,11 +275,11 @@ class SmallCNN(torch.nn.Module):
         self.layers = torch.nn.Sequential(
             *parts, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(channels, bits)
         )
-        # Half the time on a CPU.
+        # This halves the time on a CPU.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Scores of the bits."""
+        """Return the scores of the bits."""
         if self.training:
             images = _mirrored_and_shifted(images)
         scores: torch.Tensor = self.layers(images.contiguous(memory_format=torch.channels_last))
@@ -289,7 +298,7 @@ def _mirrored_and_shifted(images: torch.Tensor) -> torch.Tensor:
 
 
 def _digits() -> data.ImageSet:
-    """Bundled digits as rows, for want of GIST descriptors."""
+    """Return the bundled digits as rows, in place of GIST descriptors."""
     digits = data.load("digits")
     return data.ImageSet(digits.images.reshape(len(digits), -1), labels=digits.labels, name="digits")
 
@@ -299,20 +308,22 @@ def _small() -> HashingTable:
     return run(_digits(), methods=methods, bits=(12,), splits=2, draws=2, queries=200, per_class=20, steps=500)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-hashing",
         source="Bronstein 2016, 'Image retrieval with similarity-preserving hashing'",
-        statement="Learned hashes of one and two layers rank images better than random and hand-made ones.",
+        statement="Learned hashes of one and two layers rank images better than random and hand-designed ones.",
         produce=lambda small=False, descriptors=None: _small() if small else run(descriptors),
-        numbers=lambda found: {f"{row.method} {row.bits}": Number(row.value, row.standard_error) for row in found.rows},
-        holds=lambda found: _best(found, "NN-1", "NN-2") > _best(found, "random", "ITQ", "SSH", "DiffHash", "AGH"),
+        numbers=lambda result: {
+            f"{row.method} {row.bits}": Number(row.value, row.standard_error) for row in result.rows
+        },
+        holds=lambda result: _best(result, "NN-1", "NN-2") > _best(result, "random", "ITQ", "SSH", "DiffHash", "AGH"),
         small={"small": True},
         data="descriptors",
-        incomparable="the talk's splits and settings are not given; its numbers stand beside ours in the table",
+        incomparable="the talk does not give its splits and settings; the table shows its numbers next to ours",
     ),
 )
 
 
-def _best(found: HashingTable, *methods: str) -> float:
-    return max((row.value for row in found.rows if row.method in methods), default=0.0)
+def _best(result: HashingTable, *methods: str) -> float:
+    return max((row.value for row in result.rows if row.method in methods), default=0.0)

@@ -1,7 +1,7 @@
 """Deeper networks are invariant to more complex transformations [Bronstein2016]_: shifts, rotations, deformations.
 
-A random convolutional network with pooling; how far its features move when images are transformed, relative to how far
-different images are apart in the same features: 0 is invariant, 1 as far as another image.
+The network is random, convolutional, with pooling. The measure is the distance of the features of an image and its
+transformed copy, divided by the distance of different images: 0 is invariant, 1 is as far as another image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 
-__all__ = ["EXHIBITS", "TRANSFORMATIONS", "run"]
+__all__ = ["REPRODUCTIONS", "TRANSFORMATIONS", "run"]
 
 
 def _rotated(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -31,20 +31,20 @@ def _rotated(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _scaled(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     height, width = image.shape[1:]
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    places = [(grid - side / 2) / 1.15 + side / 2 for grid, side in ((rows, height), (columns, width))]
-    return _resampled(image, places)
+    positions = [(grid - side / 2) / 1.15 + side / 2 for grid, side in ((rows, height), (columns, width))]
+    return _resampled(image, positions)
 
 
 def _deformed(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Moved by a smooth random field of two pixels."""
+    """Deform an image by a smooth random field of at most two pixels."""
     shape = image.shape[1:]
     fields = [ndimage.gaussian_filter(rng.standard_normal(shape), 4, mode="wrap") for _ in range(2)]
     rows, columns = np.meshgrid(*(np.arange(side) for side in shape), indexing="ij")
     return _resampled(image, [grid + 2 * move / np.abs(move).max() for grid, move in zip((rows, columns), fields)])
 
 
-def _resampled(image: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    return np.stack([ndimage.map_coordinates(channel, places, order=1, mode="reflect") for channel in image])
+def _resampled(image: np.ndarray, positions: list[np.ndarray]) -> np.ndarray:
+    return np.stack([ndimage.map_coordinates(channel, positions, order=1, mode="reflect") for channel in image])
 
 
 TRANSFORMATIONS: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
@@ -53,7 +53,7 @@ TRANSFORMATIONS: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarra
     "scaling by 15 %": _scaled,
     "small deformation": _deformed,
 }
-"""What is done to an image ``[channels, height, width]``."""
+"""Transformations of an image ``[channels, height, width]``."""
 
 
 def run(
@@ -66,51 +66,51 @@ def run(
     draws: int = 4,
     seed: int = 0,
 ) -> Curves:
-    """Blocks of 3×3 convolution, ReLU and average pooling by 2, weights random; images less their own means."""
-    check_count("draws", draws, least=2, hint="two are the least that give a standard error")
+    """Measure invariance after random blocks of 3×3 convolution, ReLU and average pooling; images are centered."""
+    check_count("draws", draws, least=2, hint="a standard error needs at least two")
     loaded = data.load_any(spec, limit=limit) if images is None else images
-    pictures = np.asarray(getattr(loaded, "images", loaded), dtype=np.float64)
-    if pictures.ndim != 4 or min(pictures.shape[2:]) % 2**blocks:
-        raise InputError(f"images of shape {pictures.shape} must be [N, C, H, W], sides divisible by 2^{blocks}")
-    pictures = pictures - pictures.mean(axis=(2, 3), keepdims=True)
-    model = load_model(f"conv3x3x{filters}-relu-avgpool2*{blocks}", input_shape=pictures.shape[1:], seed=seed)
+    originals = np.asarray(getattr(loaded, "images", loaded), dtype=np.float64)
+    if originals.ndim != 4 or min(originals.shape[2:]) % 2**blocks:
+        raise InputError(f"images of shape {originals.shape} must be [N, C, H, W] with sides divisible by 2^{blocks}")
+    originals = originals - originals.mean(axis=(2, 3), keepdims=True)
+    model = load_model(f"conv3x3x{filters}-relu-avgpool2*{blocks}", input_shape=originals.shape[1:], seed=seed)
     rng = np.random.default_rng(seed)
     rows = []
-    others = _distances(model, pictures, np.roll(pictures, 1, axis=0), blocks, draws, seed)
+    others = _distances(model, originals, np.roll(originals, 1, axis=0), blocks, draws, seed)
     for name, transform in TRANSFORMATIONS.items():
-        moved = np.stack([transform(image, rng) for image in pictures])
-        ratios = _distances(model, pictures, moved, blocks, draws, seed) / others
+        moved = np.stack([transform(image, rng) for image in originals])
+        ratios = _distances(model, originals, moved, blocks, draws, seed) / others
         for depth, (ratio, error) in enumerate(zip(*mean_and_error(ratios))):
             rows.append(Point(name, depth, float(ratio), float(error)))
     return Curves(tuple(rows), "blocks of convolution, ReLU, pooling", "distance / distance of different images")
 
 
 def _distances(model: Any, x: np.ndarray, y: np.ndarray, blocks: int, draws: int, seed: int) -> np.ndarray:
-    """Mean relative distance of x from y after each block (0: the images), one column per draw of the weights."""
+    """Return the mean relative distance of x and y after each block (0: the images), one column per draw."""
     columns = []
     for draw in range(draws):
-        found = measure(model, x.astype(np.float32), y.astype(np.float32), initializer=He(), draws=1, seed=seed + draw)
+        result = measure(model, x.astype(np.float32), y.astype(np.float32), initializer=He(), draws=1, seed=seed + draw)
         cosine, norm = (
             np.asarray(values)[[3 * block for block in range(blocks + 1)]]
-            for values in (found.cosine, found.norm_ratio)
+            for values in (result.cosine, result.norm_ratio)
         )
-        # ‖u - v‖² of vectors of about equal norms, from their cosine: all that a comparison of pairs keeps.
+        # ‖u - v‖² from the cosine, for vectors of about equal norms: a measurement has only cosines and norm ratios.
         columns.append((norm * np.sqrt(np.maximum(2 - 2 * cosine, 0))).mean(axis=1) / norm.mean(axis=1))
     return np.array(columns).T
 
 
-def _holds(found: Curves) -> bool:
-    """After the last block each transformation moves features less than at the input."""
-    return all(found.curve(kind)[-1].measured < found.curve(kind)[0].measured for kind in found.kinds())
+def _holds(result: Curves) -> bool:
+    """Return whether each transformation changes features after the last block less than at the input."""
+    return all(result.curve(kind)[-1].measured < result.curve(kind)[0].measured for kind in result.kinds())
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-invariances",
         source="Bronstein 2016, 'Role of pooling': deeper networks",
-        statement="Deeper networks are invariant to more complex transformations; here random weights.",
+        statement="Deeper networks are invariant to more complex transformations; shown for random weights.",
         produce=run,
-        numbers=lambda found: found.numbers(ends=True),
+        numbers=lambda result: result.numbers(ends=True),
         holds=_holds,
         small={"spec": "photos:crop=32", "limit": 16, "blocks": 3, "filters": 32, "draws": 2},
         data="images",

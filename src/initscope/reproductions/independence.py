@@ -1,4 +1,4 @@
-"""Footnote 1 of [ArpitBengio2019]_: what the independence assumed by theorem 3 costs in a network."""
+"""Footnote 1 of [ArpitBengio2019]_: the error of the independence assumption of theorem 3."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from initscope.theory.norms import gradient_norm_failure, log_norm_moment
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Independence", "IndependenceRow", "run"]
+__all__ = ["REPRODUCTIONS", "Independence", "IndependenceRow", "run"]
 
 
 @dataclass(frozen=True)
 class IndependenceRow(Result):
-    """First layer's squared gradient ratio in networks of one width, beside what independence predicts."""
+    """Squared gradient ratio of the first layer in networks of one width, and its prediction under independence."""
 
     width: int
     mean: float
@@ -47,10 +47,10 @@ class Independence(Rows):
     rows: tuple[IndependenceRow, ...]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Observed and predicted failure against width."""
+        """Plot observed and predicted failure probabilities against width."""
         ax = make_axes(ax)
         widths = [row.width for row in self.rows]
-        ax.plot(widths, [row.predicted_failure for row in self.rows], label="if independent (exact law)")
+        ax.plot(widths, [row.predicted_failure for row in self.rows], label="predicted for independence (exact)")
         ax.errorbar(
             widths,
             [row.failure for row in self.rows],
@@ -61,7 +61,7 @@ class Independence(Rows):
         )
         ax.set_xscale("log")
         ax.set_xlabel("width")
-        ax.set_ylabel(f"failure of (1 ± {self.eps:g})^{self.depth}, first layer's gradient")
+        ax.set_ylabel(f"probability outside (1 ± {self.eps:g})^{self.depth}, gradient of layer 1")
         ax.legend()
         return ax
 
@@ -76,13 +76,13 @@ def run(
     classes: int = 20,
     seed: int = 0,
 ) -> Independence:
-    """Draw networks with a softmax head and compare the law of a gradient's norm with the one independence gives.
+    """Compare the distribution of gradient norms in networks with a softmax head with that under independence.
 
     Source: [ArpitBengio2019]_ footnote 1.
 
-    The error that comes back at layer l has met the weights already on the way forward, along one direction:
-    :math:`h^{l-1}`. So the assumption fails by an amount of order 1/width a layer; the rows show it. ``data`` are rows
-    to send through, by default Gaussian ones.
+    The backpropagated error at layer l depends on the weights through one direction of the forward pass,
+    :math:`h^{l-1}`. The error of the assumption is therefore of order 1/width per layer, as the rows show. ``data`` are
+    input rows, by default Gaussian.
     """
     rows = []
     low, high = (1 - eps) ** depth, (1 + eps) ** depth
@@ -109,17 +109,17 @@ def run(
     return Independence(depth, eps, draws, tuple(rows))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-footnote-1",
         source="Arpit, Bengio 2019, footnote 1",
-        statement="Errors that come back are nearly independent of the weights they have met, to order 1/width.",
+        statement="Backpropagated errors are independent of the weights up to order 1/width.",
         produce=run,
-        numbers=lambda found: {
-            f"mean squared gradient ratio at width {row.width}": Number(row.mean, row.mean_error) for row in found.rows
+        numbers=lambda result: {
+            f"mean squared gradient ratio at width {row.width}": Number(row.mean, row.mean_error) for row in result.rows
         },
-        holds=lambda found: all(
-            abs(row.failure - row.predicted_failure) < 4 * row.failure_error + 3 / row.width for row in found.rows
+        holds=lambda result: all(
+            abs(row.failure - row.predicted_failure) < 4 * row.failure_error + 3 / row.width for row in result.rows
         ),
         small={"widths": (20, 100), "depth": 3, "draws": 200},
         data="data",

@@ -18,18 +18,18 @@ from initscope.results import make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Initializations", "run"]
+__all__ = ["REPRODUCTIONS", "Initializations", "run"]
 
 
 @dataclass(frozen=True)
 class Initializations(Rows):
-    """One row per initialisation and layer; here the measured spread is over networks, as the predicted one is."""
+    """One row per initialization and layer; measured and predicted standard deviations are over networks."""
 
     draws: int
     rows: tuple[LayerRatios, ...]
 
     def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
-        """Measured mean ± sd over networks (points) on the predicted mean and band, logarithmic."""
+        """Plot measured mean ± sd over networks (points), and the predicted mean and band, on a logarithmic axis."""
         ax = make_axes(ax)
         for index, network in enumerate(dict.fromkeys(row.network for row in self.rows)):
             rows = [row for row in self.rows if row.network == network]
@@ -59,13 +59,13 @@ def run(
     draws: int = 100,
     seed: int = 0,
 ) -> Initializations:
-    """Draw ``draws`` networks per initialisation, each on another row, and compare with the exact mean and spread.
+    """Compare ``draws`` networks per initialization, each on another row, with the exact mean and standard deviation.
 
-    Source: [ArpitBengio2019]_ sections 3.1 and 3.2; LeCun's law goes beyond it. ``data`` are the rows, by default
-    Gaussian ones.
+    Source: [ArpitBengio2019]_ sections 3.1 and 3.2; LeCun's initialization is an addition. ``data`` are the rows, by
+    default Gaussian.
 
-    Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
-    ‖h‖² by n_l/n_{l-1}).
+    For equal widths both modes of He agree, and so do Glorot and LeCun. Unequal widths distinguish them: fan-in
+    multiplies ‖h‖² by n_l/n_{l-1}.
     """
     samples = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed))
     inputs = samples.shape[1]
@@ -81,25 +81,25 @@ def run(
     return Initializations(draws, tuple(rows))
 
 
-def _last_layers(found: Initializations) -> dict[str, Number]:
-    deepest = max(row.layer for row in found.rows)
+def _last_layers(result: Initializations) -> dict[str, Number]:
+    deepest = max(row.layer for row in result.rows)
     return {
-        row.network: Number(row.activation, row.activation_sd / found.draws**0.5)
-        for row in found.rows
+        row.network: Number(row.activation, row.activation_sd / result.draws**0.5)
+        for row in result.rows
         if row.layer == deepest
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-initializations",
         source="Arpit, Bengio 2019, section 3",
-        statement="Fan-out keeps norms whatever the widths; fan-in, Glorot and LeCun multiply them by known factors.",
+        statement="Fan-out preserves norms for any widths; fan-in, Glorot and LeCun multiply them by known factors.",
         produce=run,
         numbers=_last_layers,
-        holds=lambda found: all(
-            abs(row.activation - row.activation_predicted) < 4.5 * row.activation_predicted_sd / found.draws**0.5
-            for row in found.rows
+        holds=lambda result: all(
+            abs(row.activation - row.activation_predicted) < 4.5 * row.activation_predicted_sd / result.draws**0.5
+            for row in result.rows
         ),
         small={"widths": (60, 120, 40), "inputs": 50, "draws": 100},
         data="data",

@@ -1,4 +1,4 @@
-"""The talk's layer theorem measured: ω² of a low-dimensional set before and after random layers of many sizes."""
+"""The layer theorem of the talk, measured: ω² of a low-dimensional set before and after random layers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "LayerTheorem", "LayerTheoremRow", "run"]
+__all__ = ["REPRODUCTIONS", "LayerTheorem", "LayerTheoremRow", "run"]
 
 
 @dataclass(frozen=True)
 class LayerTheoremRow(Result):
-    """Layers of one size: m outputs, the output's ω² over the input's (norm-preserving scale), mean over draws.
+    """Layers of one size: number of outputs m and the ratio of ω² after and before the layer, mean over draws.
 
-    The standard error is over layers and their directions, that of the input's own width included.
+    Layers preserve norms. The standard error is over layers and directions, and includes that of the input width.
     """
 
     kind: str
@@ -38,13 +38,13 @@ class LayerTheoremRow(Result):
 
 @dataclass(frozen=True)
 class LayerTheorem(Rows):
-    """Rows by kind and size of layer. Weights N(0, 1/m), the talk's scale, halve every ratio."""
+    """Rows by kind and size of layer. With the weights N(0, 1/m) of the talk every ratio is halved."""
 
     squared_width: float
     rows: tuple[LayerTheoremRow, ...]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Ratio of ω² against the number of outputs."""
+        """Plot the ratio of ω² against the number of outputs."""
         ax = make_axes(ax)
         draw_lines(ax, self.rows, by="kind", x="outputs", y="ratio")
         ax.axvline(10 * self.squared_width, linestyle="--", color="gray", label="m = 10 ω²")
@@ -63,7 +63,7 @@ def run(
     draws: int = 128,
     seed: int = 0,
 ) -> LayerTheorem:
-    """Mean widths through one random ReLU layer of many sizes.
+    """Measure mean widths before and after random ReLU layers of many sizes.
 
     Source: [Bronstein2016]_, 'Low dimension in – low dimension out'; the theorem is in [Giryes2016]_.
 
@@ -74,14 +74,14 @@ def run(
     widths, filters
         Sizes of the dense and of the 3×3 convolutional layers (``filters · side²`` outputs).
     layers
-        Layers drawn of each size, at least two.
+        Number of random layers of each size, at least two.
     draws, seed
-        Of `initscope.mean_width` (every layer has directions of its own) and of the layers.
+        Options of `initscope.mean_width` (every layer uses other directions), and seed of the layers.
     """
-    check_count("layers", layers, least=2, hint="two are the least that give a standard error")
+    check_count("layers", layers, least=2, hint="a standard error needs at least two")
     points = _subspaces(side, seed) if points is None else np.asarray(points)
-    start = mean_width(points, draws=draws * layers, seed=seed)
-    squared = start.value**2
+    input_width = mean_width(points, draws=draws * layers, seed=seed)
+    squared = input_width.value**2
     sizes: list[tuple[str, Any]] = [("dense", embed.ReLUFeatures(m)) for m in widths]
     sizes += [("convolution 3×3", embed.ConvFeatures(n, image_shape=(1, side, side))) for n in filters]
     rows = []
@@ -91,14 +91,14 @@ def run(
             features = layer.set_params(random_state=seed + draw).fit_transform(points)
             ratios.append(mean_width(features, draws=draws, seed=seed + draw).value ** 2 / squared)
         ratio, error = map(float, mean_and_error(ratios))
-        common = 2 * ratio * start.standard_error / start.value
+        common = 2 * ratio * input_width.standard_error / input_width.value
         outputs = features.shape[1]
         rows.append(LayerTheoremRow(kind, outputs, outputs / squared, ratio, math.hypot(error, common)))
     return LayerTheorem(float(squared), tuple(rows))
 
 
 def _subspaces(side: int, seed: int) -> np.ndarray:
-    """Unit vectors in a union of ten 5-dimensional subspaces of images, smoothed so that neighbours are alike."""
+    """Return unit vectors in a union of ten 5-dimensional subspaces of smoothed images."""
     rng = np.random.default_rng(seed)
     basis = rng.standard_normal((10, 5, side, side))
     basis = np.sum([np.roll(basis, (dy, dx), axis=(2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)], axis=0)
@@ -106,19 +106,19 @@ def _subspaces(side: int, seed: int) -> np.ndarray:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-layer-theorem",
         source="Bronstein 2016, 'Stability of random layers': mean width",
-        statement="A random layer with m ≳ ω² outputs keeps the mean width of its input up to a constant.",
+        statement="A random layer with m ≳ ω² outputs preserves the mean width of its input up to a constant.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"{row.kind}, m = {row.outputs}": Number(row.ratio, row.standard_error)
-            for row in found.rows
+            for row in result.rows
             if row.outputs_per_squared_width > 10
         },
-        holds=lambda found: all(
-            0.25 < row.ratio < 1 + 4 * row.standard_error for row in found.rows if row.outputs_per_squared_width > 10
+        holds=lambda result: all(
+            0.25 < row.ratio < 1 + 4 * row.standard_error for row in result.rows if row.outputs_per_squared_width > 10
         ),
         small={"widths": (30, 1000), "filters": (1, 16), "side": 8, "layers": 3, "draws": 32},
         data="points",

@@ -1,4 +1,4 @@
-"""Theorem 1 and proposition 1 of [ArpitBengio2019]_: norms that leave their band, units that are active."""
+"""Theorem 1 and proposition 1 of [ArpitBengio2019]_: norms that leave their interval, and active units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from initscope.reproductions._networks import input_rows, many_ratios
 from initscope.reproductions.protocol import Declared
 from initscope.theory.norms import activation_bound, active_units, path_norm_failure
 
-__all__ = ["EXHIBITS", "active", "run"]
+__all__ = ["REPRODUCTIONS", "active", "run"]
 
 
 def run(
@@ -28,9 +28,9 @@ def run(
     draws: int = 4000,
     seed: int = 0,
 ) -> Curves:
-    """Share of networks in which some layer's squared norm leaves [(1-ε)^l, (1+ε)^l]: bound, exact law, measured.
+    """Compute the fraction of networks in which a squared norm leaves [(1-ε)^l, (1+ε)^l]: bound, exact, measured.
 
-    Each network sees another row of ``data``, by default a Gaussian one: the law is the same for every input.
+    Each network has another row of ``data``, by default Gaussian: the distribution is the same for every input.
     """
     check_count("draws", draws, least=2)
     rows_in = input_rows(data, draws, width, torch.Generator().manual_seed(seed))
@@ -45,13 +45,13 @@ def run(
         error = float(np.sqrt(max(share * (1 - share), 1 / draws) / draws))
         bands = [(1 - eps) ** layer for layer in layers[:depth]], [(1 + eps) ** layer for layer in layers[:depth]]
         exact = path_norm_failure([width] * depth, *bands).value
-        rows.append(Point("networks drawn, and their exact law", depth, share, error, exact))
+        rows.append(Point("networks drawn, and exact", depth, share, error, exact))
         rows.append(Point("theorem 1", depth, predicted=activation_bound([width] * depth, eps)))
-    return Curves(tuple(rows), "layers", "probability of leaving the band", "xy")
+    return Curves(tuple(rows), "layers", "probability of leaving the interval", "xy")
 
 
 def active(data: Any = None, *, width: int = 100, inputs: int = 30, draws: int = 20_000, seed: int = 0) -> Curves:
-    """Share of layers by the number of active units, beside Binomial(width, ½); each layer sees another row."""
+    """Compute the fraction of layers by number of active units, and Binomial(width, ½); each layer has another row."""
     rng = np.random.default_rng(seed)
     rows_in = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed)).double().numpy()
     counts = np.array(
@@ -67,23 +67,23 @@ def active(data: Any = None, *, width: int = 100, inputs: int = 30, draws: int =
         for k, p in zip(numbers, expected)
         if p > 1e-4
     ]
-    return Curves(tuple(rows), "active units", "share of layers")
+    return Curves(tuple(rows), "active units", "fraction of layers")
 
 
-def _between(found: Curves) -> bool:
-    """The exact law is what was drawn, and below the theorem's bound."""
-    bound = {row.x: row.predicted for row in found.curve("theorem 1")}
-    law = found.curve("networks drawn, and their exact law")
-    return found.agree(errors=4.5) and all(row.predicted <= bound[row.x] for row in law)
+def _between(result: Curves) -> bool:
+    """Return whether measured and exact probabilities agree and are below the bound of the theorem."""
+    bound = {row.x: row.predicted for row in result.curve("theorem 1")}
+    exact = result.curve("networks drawn, and exact")
+    return result.agree(errors=4.5) and all(row.predicted <= bound[row.x] for row in exact)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-theorem-1",
         source="Arpit, Bengio 2019, theorem 1",
-        statement="The probability that a layer's norm leaves (1 ± ε)^l is below the theorem's bound.",
+        statement="The probability that the norm of a layer leaves (1 ± ε)^l is below the bound of the theorem.",
         produce=run,
-        numbers=lambda found: {name: n for name, n in found.numbers().items() if "drawn" in name},
+        numbers=lambda result: {name: n for name, n in result.numbers().items() if "drawn" in name},
         holds=_between,
         small={"depths": (1, 3, 6), "width": 60, "draws": 500},
         full={"draws": 2000},
@@ -92,10 +92,12 @@ EXHIBITS = (
     Declared(
         id="norms-proposition-1",
         source="Arpit, Bengio 2019, proposition 1",
-        statement="The number of active units of a random ReLU layer is Binomial(width, ½), whatever the input.",
+        statement="The number of active units of a random ReLU layer is Binomial(width, ½) for every input.",
         produce=active,
-        numbers=lambda found: {name: n for name, n in found.numbers().items() if name.endswith((" 40", " 50", " 60"))},
-        holds=lambda found: found.agree(errors=4.5),
+        numbers=lambda result: {
+            name: n for name, n in result.numbers().items() if name.endswith((" 40", " 50", " 60"))
+        },
+        holds=lambda result: result.agree(errors=4.5),
         small={"draws": 2000, "inputs": 10},
         data="data",
     ),

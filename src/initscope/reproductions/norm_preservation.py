@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "NormPreservation", "run"]
+__all__ = ["REPRODUCTIONS", "NormPreservation", "run"]
 
 
 @dataclass(frozen=True)
 class NormPreservation(Rows):
-    """One row per initialisation, width and layer."""
+    """One row per initialization, width and layer."""
 
     rows: tuple[LayerRatios, ...]
 
     def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
-        """Measured mean ± sd over samples against the layer, one line per network; bands are predicted."""
+        """Plot the measured mean ± sd over samples against the layer, one line per network, with predicted bands."""
         ax = make_axes(ax)
         networks = list(dict.fromkeys((row.network, row.width) for row in self.rows))
         widths = sorted({width for _, width in networks})
@@ -49,7 +49,7 @@ class NormPreservation(Rows):
         return ax
 
     def figure(self) -> Figure:
-        """Both panels of the published figure."""
+        """Return both panels of the published figure."""
         return panels(lambda ax: self.plot(ax, quantity="activation"), lambda ax: self.plot(ax, quantity="gradient"))
 
 
@@ -63,11 +63,12 @@ def run(
     classes: int = 20,
     seed: int = 0,
 ) -> NormPreservation:
-    """Draw one network per width and initialisation; published: He near 1 and nearer with width, Glorot far below.
+    """Measure one random network per width and initialization.
 
     Source: [ArpitBengio2019]_ figure 1 and section 4.1.
 
-    He is ``fan_out`` (variance 2/width of the layer), which keeps norms. Glorot loses a factor 2^(-1/2) a layer.
+    He has mode ``fan_out`` (variance 2/width of the layer), which preserves norms. Glorot loses a factor 2^(-1/2) per
+    layer.
     """
     data = input_rows(data, samples, inputs, torch.Generator().manual_seed(seed))
     rows = []
@@ -77,26 +78,28 @@ def run(
     return NormPreservation(tuple(rows))
 
 
-def _last_layers(found: NormPreservation) -> dict[str, Number]:
-    """Mean norm ratio of the last layer of the widest networks, with its spread over samples."""
-    widest = max(row.width for row in found.rows)
-    last = [row for row in found.rows if row.width == widest and row.layer == max(r.layer for r in found.rows)]
+def _last_layers(result: NormPreservation) -> dict[str, Number]:
+    """Return the mean norm ratio of the last layer of the widest networks, with its standard deviation over samples."""
+    widest = max(row.width for row in result.rows)
+    last = [row for row in result.rows if row.width == widest and row.layer == max(r.layer for r in result.rows)]
     return {f"{row.network}, {row.width} wide": Number(row.activation, row.activation_sd) for row in last}
 
 
-def _holds(found: NormPreservation) -> bool:
-    """He within four predicted standard deviations of 1, Glorot below a half at the last layer."""
-    deepest = max(row.layer for row in found.rows)
-    he = all(abs(row.activation - 1) < 4 * row.activation_predicted_sd for row in found.rows if row.network == "He")
-    glorot = all(row.activation < 0.5 for row in found.rows if row.network == "Glorot" and row.layer == deepest)
+def _holds(result: NormPreservation) -> bool:
+    """Return whether He is within four predicted standard deviations of 1, and Glorot below ½ at the last layer."""
+    deepest = max(row.layer for row in result.rows)
+    he = all(abs(row.activation - 1) < 4 * row.activation_predicted_sd for row in result.rows if row.network == "He")
+    glorot = all(row.activation < 0.5 for row in result.rows if row.network == "Glorot" and row.layer == deepest)
     return he and glorot
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-figure-1",
         source="Arpit, Bengio 2019, figure 1",
-        statement="Under He's law norms of activations and gradients stay near 1, the nearer the wider; Glorot's fall.",
+        statement="With He's initialization norms of activations and gradients "
+        "are near 1, nearer for wider layers; with "
+        "Glorot's they decrease.",
         produce=run,
         numbers=_last_layers,
         holds=_holds,

@@ -1,4 +1,4 @@
-"""Sudakov's minoration and the size of a training set: ε-nets of data counted, beside what the mean width allows."""
+"""Sudakov's minoration and the size of a training set: sizes of ε-nets of data, and the bound by the mean width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "PackingBound", "run"]
+__all__ = ["REPRODUCTIONS", "PackingBound", "run"]
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class PackingBound(Result):
     packing: Packing
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per ε."""
+        """Return one row per ε."""
         return list(self.packing.table())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Logarithms of both against ε."""
+        """Plot the logarithms of both against ε."""
         ax = make_axes(ax)
         ax.plot(self.packing.eps, self.packing.log_numbers, "o-", label=f"points of a net, of {self.points}")
         ax.plot(self.packing.eps, self.packing.log_bounds, "s-", color="C3", label="Sudakov: 1.089 ω²/ε²")
@@ -48,7 +48,7 @@ def run(
     eps: Sequence[float] = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0),
     seed: int = 0,
 ) -> PackingBound:
-    """Images as unit vectors; farthest-first points at least ε apart."""
+    """Normalize images to unit vectors and select points at distance ε or more, farthest first."""
     loaded = load_any(spec, limit=limit) if images is None else images
     rows = np.asarray(getattr(loaded, "images", loaded), dtype=np.float64)
     rows = rows.reshape(len(rows), -1)
@@ -56,17 +56,17 @@ def run(
     return PackingBound(len(rows), packing_numbers(rows, eps, limit=len(rows), seed=seed))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-sudakov",
         source="Bronstein 2016, 'Training set size': Sudakov's minoration",
         statement="The logarithm of the size of an ε-net is at most c ω²/ε²; the bound is not tight.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"log of the net at ε = {eps:g}": Number(value)
-            for eps, value in zip(found.packing.eps, found.packing.log_numbers)
+            for eps, value in zip(result.packing.eps, result.packing.log_numbers)
         },
-        holds=lambda found: all(a <= b for a, b in zip(found.packing.log_numbers, found.packing.log_bounds)),
+        holds=lambda result: all(a <= b for a, b in zip(result.packing.log_numbers, result.packing.log_bounds)),
         small={"spec": "digits", "limit": 500, "eps": (0.3, 0.5, 0.8)},
         data="images",
     ),

@@ -1,4 +1,4 @@
-"""Photographs through a deep convolutional network at initialisation: what ``initscope demo`` shows."""
+"""Photographs in a deep convolutional network at initialization: the experiment of ``initscope demo``."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from initscope.results import Result, counted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Photographs", "photographs"]
+__all__ = ["REPRODUCTIONS", "Photographs", "photographs"]
 
 _DEEPEST = 96
-"""Blocks up to which the prediction is continued to find where angles have halved."""
+"""Largest depth, and depth to which the prediction continues to find where angles have halved."""
 _WIDEST = 4096
-"""Filters up to which a layer's weights stay below a gigabyte."""
+"""Largest number of filters, so that the weights of a layer stay below a gigabyte."""
 
 
 @dataclass(frozen=True)
 class Photographs(Result):
-    """Predicted beside measured, what it means and what to try, what was run, and the pairs of crops."""
+    """Prediction and measurement, their meaning and advice, the settings, and the pairs of crops."""
 
     comparison: Comparison
     meaning: str
@@ -41,11 +41,11 @@ class Photographs(Result):
     y: torch.Tensor = field(repr=False, compare=False)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return self.comparison.table()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean angle after each layer."""
+        """Plot the mean angle after each layer."""
         return self.comparison.plot(ax)
 
 
@@ -60,9 +60,9 @@ def photographs(
     seed: int = 0,
     progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Photographs:
-    """Send pairs of crops of the bundled photographs through ``depth`` layers of 3×3 convolution and ReLU.
+    """Run pairs of crops of the bundled photographs through ``depth`` layers of 3×3 convolution and ReLU.
 
-    Weights are drawn from He's law ``draws`` times; ``progress`` wraps the iterator over draws, as in
+    Weights are re-initialized by He's initializer ``draws`` times; ``progress`` wraps the iterator over draws, as in
     `initscope.measure`.
     """
     depth = check_count("depth", depth, most=_DEEPEST, hint="the number of layers")
@@ -72,69 +72,71 @@ def photographs(
     different = len(images) * (len(images) - 1) // 2
     x, y = (torch.from_numpy(side) for side in random_pairs(images, min(pairs, different), seed)[:2])
     text = f"conv3x3x{width}-relu*{depth}"
-    model, law = load_model(text, input_shape=images.shape, seed=seed), He()
+    model, initializer = load_model(text, input_shape=images.shape, seed=seed), He()
     comparison = Comparison(
-        predict(model, x, y, law),
-        measure(model, x, y, initializer=law, draws=draws, seed=seed, progress=progress),
-        title=f"Photographs through {counted(depth, 'layer')} of a ReLU network at initialisation",
+        predict(model, x, y, initializer),
+        measure(model, x, y, initializer=initializer, draws=draws, seed=seed, progress=progress),
+        title=f"Photographs through {counted(depth, 'layer')} of a ReLU network at initialization",
     )
     facts = {
         "model": f"{text} ({depth} × 3×3 convolution with {width} filters, circular padding, ReLU)",
-        "law of the weights": "He: Gaussian, variance 2/fan-in, no bias",
+        "initializer": "He: Gaussian, variance 2/fan-in, no bias",
         "data": f"{len(images)} crops, {crop}×{crop} pixels, of two photographs that ship with scikit-learn",
     }
     return Photographs(comparison, _meaning(comparison, model, x, y), facts, x, y)
 
 
 def _meaning(comparison: Comparison, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> str:
-    """What it means and what to try, with the numbers that theory gives for it."""
-    law = comparison.prediction
-    assert law is not None
-    halved = _halving(law, x, y)
-    where = f"; theory puts the depth at which the median angle has halved at {halved}" if halved else ""
+    """Return the meaning of the numbers and advice, with predicted numbers."""
+    prediction = comparison.prediction
+    assert prediction is not None
+    halved = _halving(prediction, x, y)
+    where = f"; theory predicts that the median angle has halved at {halved}" if halved else ""
     remedy = predict(model, x, y, ZeroSum(compensate=True))
-    before, after, plain = (float(angles.mean()) for angles in (remedy.angle[0], remedy.angle[-1], law.angle[-1]))
+    before, after, plain = (
+        float(angles.mean()) for angles in (remedy.angle[0], remedy.angle[-1], prediction.angle[-1])
+    )
     assert comparison.measurement is not None
     measured = float(comparison.measurement.angle[-1].mean())
     return f"{_finding(before, plain, measured)}{where}. {_remedy(before, after, plain)}"
 
 
-def _halving(law: Prediction, x: torch.Tensor, y: torch.Tensor) -> str | None:
-    """The layer at which theory has halved the median angle, if need be in a deeper network."""
-    halved = Comparison(law).halving_depth()
+def _halving(prediction: Prediction, x: torch.Tensor, y: torch.Tensor) -> str | None:
+    """Return the layer at which the predicted median angle has halved, if necessary in a deeper network."""
+    halved = Comparison(prediction).halving_depth()
     if halved is None:
-        # Only the law of the weights matters to a prediction, so the continuation may be narrow and cheap to build.
+        # A prediction depends only on the initializer, so the deeper network may be narrow.
         deep = build(f"conv3x3x8-relu*{_DEEPEST}", tuple(x.shape[1:]))
         halved = Comparison(predict(deep, x, y, He())).halving_depth()
     return halved
 
 
 def _finding(before: float, theory: float, measured: float) -> str:
-    """What happens to the mean angle of a pair, in degrees, as far as theory and the network agree."""
+    """Return what happens to the mean angle of a pair, if theory and measurement agree."""
     if max(theory, measured) < before:
-        return "Before any training the network already makes different photographs more alike"
+        return "Before training the network already makes different photographs more similar"
     if theory < before:
         return (
-            "A wide network makes different photographs more alike before any training; "
-            "in one as narrow and shallow as this chance still outweighs it"
+            "A wide network makes different photographs more similar before training; "
+            "this network is so narrow and shallow that random fluctuations are larger"
         )
-    return "This network does not make these crops more alike"
+    return "This network does not make these crops more similar"
 
 
 def _remedy(before: float, after: float, plain: float) -> str:
-    """Whether filters that sum to zero are worth a try: whether theory says that pairs are further apart with them."""
+    """Return advice on filters that sum to zero: whether theory predicts larger angles with them."""
     change = f"the mean angle from {before:.1f}° to {after:.1f}° instead of {plain:.1f}°"
     if after > plain:
-        law = "initscope.initializers.ZeroSum(compensate=True)"
-        return f"What to try: filters that sum to zero, {law}; theory says they would take {change}."
-    return f"Filters that sum to zero would not help here: theory says they would take {change}."
+        initializer = "initscope.initializers.ZeroSum(compensate=True)"
+        return f"Suggested fix: filters that sum to zero, {initializer}; theory predicts that they change {change}."
+    return f"Filters that sum to zero would not help here: theory predicts that they change {change}."
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="photographs",
         source="Nachum et al. 2022, section 1; the demo",
-        statement="Before any training a deep convolutional ReLU network makes different photographs more alike.",
+        statement="Before training a deep convolutional ReLU network makes different photographs more similar.",
         produce=photographs,
         numbers=lambda shown: {
             "mean angle at the input": Number(float(shown.comparison.prediction.angle[0].mean())),

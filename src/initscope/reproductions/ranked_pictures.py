@@ -1,4 +1,4 @@
-"""Ranking with 48-bit hashes: a few queries, the first ten answers of each method, right or wrong."""
+"""Ranking with 48-bit hashes: a few queries, and the first ten answers of each method, right or wrong."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "RankedPictures", "RankedRow", "run"]
+__all__ = ["REPRODUCTIONS", "RankedImages", "RankedRow", "run"]
 
 
 @dataclass(frozen=True)
 class RankedRow(Result):
-    """One method: the share of right answers among the first ten, over all queries, with its standard error."""
+    """One method: the fraction of right answers among the first ten over all queries, with its standard error."""
 
     method: str
     right: float
@@ -31,40 +31,40 @@ class RankedRow(Result):
 
 
 @dataclass(frozen=True)
-class RankedPictures(Rows):
-    """Rows by method; pictures of the queries shown and of their first answers, and which are right."""
+class RankedImages(Rows):
+    """Rows by method; images of some queries and of their first answers, and which answers are right."""
 
     bits: int
     rows: tuple[RankedRow, ...]
     queries: np.ndarray = field(repr=False)
     answers: np.ndarray = field(repr=False)
-    """Pictures, ``[methods, queries, first, channels, height, width]``."""
+    """Images, ``[methods, queries, first, channels, height, width]``."""
     right: np.ndarray = field(repr=False)
 
     def figure(self) -> Figure:
-        """A row for each query and method: the query, then its answers, framed green if right and red if wrong."""
+        """Plot a row per query and method: the query and its answers, framed green if right and red if wrong."""
         from matplotlib.figure import Figure
 
         methods, shown, first = self.right.shape
         figure = Figure(figsize=(0.62 * (first + 3), 0.62 * methods * shown), layout="constrained")
-        places = figure.subplots(methods * shown, first + 1, squeeze=False)
+        axes = figure.subplots(methods * shown, first + 1, squeeze=False)
         for method in range(methods):
             for query in range(shown):
-                line = places[query * methods + method]
-                _picture(line[0], self.queries[query])
+                line = axes[query * methods + method]
+                _draw_image(line[0], self.queries[query])
                 line[0].set_ylabel(self.rows[method].method, rotation=0, ha="right", va="center", fontsize=8)
-                for place in range(first):
-                    colour = "#2e8b57" if self.right[method, query, place] else "#d03b3b"
-                    _picture(line[place + 1], self.answers[method, query, place], colour)
+                for rank in range(first):
+                    color = "#2e8b57" if self.right[method, query, rank] else "#d03b3b"
+                    _draw_image(line[rank + 1], self.answers[method, query, rank], color)
         return figure
 
 
-def _picture(ax: Any, image: np.ndarray, colour: str | None = None) -> None:
+def _draw_image(ax: Any, image: np.ndarray, color: str | None = None) -> None:
     shades = image[0] if len(image) == 1 else np.clip(image.transpose(1, 2, 0), 0, 1)
     ax.imshow(shades, cmap="gray", interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     for spine in ax.spines.values():
-        spine.set(visible=colour is not None, color=colour, linewidth=2)
+        spine.set(visible=color is not None, color=color, linewidth=2)
 
 
 def run(
@@ -80,20 +80,20 @@ def run(
     first: int = 10,
     steps: int | None = None,
     seed: int = 0,
-) -> RankedPictures:
-    """Learn codes on descriptors (GIST of images larger than 16×16, else the pixels), rank, and look at the first.
+) -> RankedImages:
+    """Fit hashes on descriptors (GIST for images larger than 16×16, otherwise pixels), and rank images.
 
-    ``methods`` are those of `hashing_table`; equal distances are in the order of the rows.
+    ``methods`` are names in `hashing_table.METHODS`; ties are in the order of the rows.
     """
     loaded = data.load_any(spec, limit=limit) if images is None else images
     if loaded.labels is None:
-        raise InputError(f"{loaded.name} has no labels; right and wrong need them")
-    pictures = np.asarray(loaded.images)
-    large = min(pictures.shape[2:]) > 16
-    rows = np.asarray(data.gist(pictures) if large else pictures.reshape(len(pictures), -1))
+        raise InputError(f"{loaded.name} has no labels, which are needed to compare answers")
+    originals = np.asarray(loaded.images)
+    large = min(originals.shape[2:]) > 16
+    rows = np.asarray(data.gist(originals) if large else originals.reshape(len(originals), -1))
     ask, rest, train = split_rows(loaded.labels, queries=queries, per_class=per_class, seed=seed)
     ask = ask[: check_count("queries", queries, least=shown)]
-    found, answers, marks = [], [], []
+    ranked_rows, answers, marks = [], [], []
     for name in methods:
         hasher = METHODS[name](bits, seed)
         if steps is not None and isinstance(hasher, embed.LearnedHash):
@@ -103,22 +103,22 @@ def run(
         order = np.argsort(distances, axis=1, kind="stable")[:, :first]
         right = loaded.labels[rest[order]] == loaded.labels[ask][:, None]
         shares = right.mean(axis=1)
-        found.append(RankedRow(name, float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))))
-        answers.append(pictures[rest[order[:shown]]])
+        ranked_rows.append(RankedRow(name, float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))))
+        answers.append(originals[rest[order[:shown]]])
         marks.append(right[:shown])
-    return RankedPictures(bits, tuple(found), pictures[ask[:shown]], np.array(answers), np.array(marks))
+    return RankedImages(bits, tuple(ranked_rows), originals[ask[:shown]], np.array(answers), np.array(marks))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-ranked-pictures",
         source="Bronstein 2016, 'Ranking using 48-bit hashes'",
-        statement="Hashes that were trained rank images of the right class first more often than random ones.",
+        statement="Trained hashes rank images of the right class first more often than random ones.",
         produce=run,
-        numbers=lambda found: {
-            f"{row.method}: right in the first ten": Number(row.right, row.standard_error) for row in found.rows
+        numbers=lambda result: {
+            f"{row.method}: right in the first ten": Number(row.right, row.standard_error) for row in result.rows
         },
-        holds=lambda found: found.rows[-1].right > found.rows[0].right,
+        holds=lambda result: result.rows[-1].right > result.rows[0].right,
         small={
             "spec": "digits",
             "methods": ("random", "ITQ", "KSH", "NN-2"),

@@ -1,4 +1,4 @@
-"""Inputs back through many layers: the error of the linear estimate against depth."""
+"""Recovery of inputs from deep networks: the error of the linear estimate against depth."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "RecoveryDepth", "run"]
+__all__ = ["REPRODUCTIONS", "RecoveryDepth", "run"]
 
 
 @dataclass(frozen=True)
 class RecoveryDepth(Result):
-    """Errors by depth, with and without projections on the way."""
+    """Errors by depth, with and without projections between layers."""
 
     growth: ErrorGrowth
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per depth."""
+        """Return one row per depth."""
         return self.growth.table()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw both errors against the number of layers."""
+        """Plot both errors against the number of layers."""
         return self.growth.plot(ax)
 
     def numbers(self) -> dict[str, Number]:
-        """Median error by depth with projections; its error is that of the median of a normal law."""
-        found = {}
+        """Return the median error by depth with projections, with the standard error of a normal median."""
+        by_depth = {}
         for point in self.growth.points:
-            spread = (point.projected_high - point.projected_low) / 1.349  # quartiles of a normal law, in its sd
+            spread = (
+                point.projected_high - point.projected_low
+            ) / 1.349  # interquartile range of a normal distribution, in standard deviations
             error = math.sqrt(math.pi / 2 / self.growth.draws) * spread
-            found[f"layers {point.depth}: relative error"] = Number(point.projected, error)
-        return found
+            by_depth[f"layers {point.depth}: relative error"] = Number(point.projected, error)
+        return by_depth
 
     def holds(self) -> bool:
-        """At most N times the first layer's with projections; without, what theory says within 4 standard errors."""
+        """Return whether errors grow at most linearly with projections, and agree with theory without them."""
         numbers = list(self.numbers().values())
         first = numbers[0]
         linear = all(
@@ -52,15 +54,16 @@ class RecoveryDepth(Result):
 
 
 def run(*, depth: int = 8, width: int = 600, dimension: int = 5, draws: int = 40, seed: int = 0) -> RecoveryDepth:
-    """Undo 1 to ``depth`` layers of random ReLU networks; the projections are on what each layer's outputs can be."""
+    """Invert 1 to ``depth`` layers of random ReLU networks, with and without projection on possible outputs."""
     return RecoveryDepth(error_growth(depth, width=width, dimension=dimension, draws=draws, seed=seed))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-recovery-depth",
         source="Bronstein 2016, 'Stable embedding': recovery after N layers",
-        statement="After N layers the error of the recovered input is at most of the order of N times that of one.",
+        statement="After N layers the error of the recovered input is at most of "
+        "the order of N times that after one layer.",
         produce=run,
         numbers=RecoveryDepth.numbers,
         holds=RecoveryDepth.holds,

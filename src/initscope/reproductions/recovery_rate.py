@@ -1,4 +1,4 @@
-"""Inputs back from one layer: the error of the linear estimate against the number of outputs."""
+"""Recovery of inputs from one layer: the error of the linear estimate against the number of outputs."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "RecoveryRate", "run"]
+__all__ = ["REPRODUCTIONS", "RecoveryRate", "run"]
 
-_ROOM = 0.05
-"""How far a slope may be from -1/2 beside its standard error."""
+_TOLERANCE = 0.05
+"""Tolerance of a slope around -1/2, in addition to its standard error."""
 
 
 @dataclass(frozen=True)
 class RecoveryRate(Result):
-    """Errors by dimension and number of outputs, with the exact mean beside them."""
+    """Errors by dimension and number of outputs, with their exact means."""
 
     errors: ErrorRate
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per point."""
+        """Return one row per point."""
         return self.errors.table()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the errors in log-log axes."""
+        """Plot the errors on log-log axes."""
         return self.errors.plot(ax)
 
     def lines(self) -> dict[int, Line]:
-        """Straight lines through log error against log outputs, by dimension."""
-        found = {}
+        """Return the line fits of log error against log outputs, by dimension."""
+        by_dimension = {}
         for dimension in dict.fromkeys(point.dimension for point in self.errors.points):
             mine = [point for point in self.errors.points if point.dimension == dimension]
             relative = [point.standard_error / point.error for point in mine]
-            found[dimension] = fit_line(
+            by_dimension[dimension] = fit_line(
                 np.log([point.outputs for point in mine]), np.log([point.error for point in mine]), relative
             )
-        return found
+        return by_dimension
 
     def holds(self) -> bool:
-        """Whether all slopes are -1/2 and every error is the predicted one within 4 standard errors."""
-        slopes = all(abs(line.slope + 0.5) <= _ROOM + 2 * line.slope_error for line in self.lines().values())
+        """Return whether all slopes are -1/2 and all errors agree with predictions within 4 standard errors."""
+        slopes = all(abs(line.slope + 0.5) <= _TOLERANCE + 2 * line.slope_error for line in self.lines().values())
         points = (abs(p.error - p.predicted) <= 4 * p.standard_error for p in self.errors.points)
         return slopes and all(points)
 
@@ -62,19 +62,19 @@ def run(
     draws: int = 100,
     seed: int = 0,
 ) -> RecoveryRate:
-    """Estimate unit inputs of random ReLU layers linearly, project on the subspace of the data, and take the error."""
+    """Estimate unit inputs of random ReLU layers linearly, project on the data subspace, and compute the error."""
     return RecoveryRate(error_rate(dimensions, outputs, inputs=inputs, draws=draws, seed=seed))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-recovery-rate",
         source="Bronstein 2016, 'Stable embedding': recovery from one layer",
-        statement="The error of an input recovered from a layer's outputs falls as ω/√m.",
+        statement="The error of an input recovered from the outputs of a layer falls as ω/√m.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"slope in log m, dimension {dimension}": Number(line.slope, line.slope_error)
-            for dimension, line in found.lines().items()
+            for dimension, line in result.lines().items()
         },
         holds=RecoveryRate.holds,
         small={"dimensions": (4, 32), "outputs": (128, 256, 512, 1024), "inputs": 40, "draws": 60},

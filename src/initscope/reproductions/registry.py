@@ -1,4 +1,4 @@
-"""All reproductions by name: every file of this package that declares ``EXHIBITS`` has some; to add one, add a file."""
+"""Registry of reproductions by name, from all files of this package that declare ``REPRODUCTIONS``."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from initscope.errors import InputError, did_you_mean
 from initscope.reproductions.protocol import Declared
 from initscope.theory.statements import Statement, find_statements
 
-__all__ = ["all_exhibits", "get", "matching"]
+__all__ = ["all_reproductions", "get", "matching"]
 
 
 @functools.cache
-def all_exhibits() -> dict[str, Declared]:
-    """Name → exhibit, in the order of the names."""
-    found: dict[str, Declared] = {}
+def all_reproductions() -> dict[str, Declared]:
+    """Return all reproductions by name, sorted by name."""
+    by_name: dict[str, Declared] = {}
     for module in pkgutil.iter_modules(reproductions.__path__):
         if module.name.startswith("_") or module.name in ("gallery", "protocol", "registry"):
             continue
         loaded = importlib.import_module(f"initscope.reproductions.{module.name}")
-        for declared in getattr(loaded, "EXHIBITS", ()):
-            found[declared.id] = declared
-    return dict(sorted(found.items()))
+        for declared in getattr(loaded, "REPRODUCTIONS", ()):
+            by_name[declared.id] = declared
+    return dict(sorted(by_name.items()))
 
 
 def get(id: str) -> Declared:
-    """The exhibit of that name.
+    """Return the reproduction of this name.
 
     >>> get("norms-figure-1").source
     'Arpit, Bengio 2019, figure 1'
     """
-    known = all_exhibits()
+    known = all_reproductions()
     if id not in known:
         raise InputError(
             f"no reproduction is named {id!r}{did_you_mean(str(id), known)}; initscope reproduce --list shows the"
@@ -43,9 +43,9 @@ def get(id: str) -> Declared:
 
 
 def matching(name: str) -> tuple[str, ...]:
-    """Return the names of the reproductions of a statement such as ``cnn theorem 3``; a name without spaces as it is.
+    """Return the names of the reproductions of a statement such as ``cnn theorem 3``; names are returned unchanged.
 
-    A statement that several sources have is an `InputError`, which names the reproductions of each.
+    If several sources have such a statement, an `InputError` lists the reproductions of each.
 
     >>> matching("norms lemma 3")
     ('norms-lemma-3',)

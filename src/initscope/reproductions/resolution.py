@@ -1,4 +1,4 @@
-"""Any set of images is embedded almost isometrically at high enough resolution: [Nachum2022]_ after theorem 5."""
+"""Embedding of images is almost isometric at high enough resolution: [Nachum2022]_ after theorem 5."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory.images import boundary_bounds, expected_cosine
 
-__all__ = ["EXHIBITS", "Resolution", "run"]
+__all__ = ["REPRODUCTIONS", "Resolution", "run"]
 
 
 @dataclass(frozen=True)
 class Resolution(Result):
-    """How bound and truth shrink as the resolution grows, one entry per factor (see `run`)."""
+    """Bound and true change of the cosine by resolution factor (see `run`)."""
 
     factor: tuple[int, ...]
     boundary_ratio: tuple[float, ...]
@@ -27,11 +27,11 @@ class Resolution(Result):
     """ρ̄_out - ρ_in."""
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per factor."""
+        """Return one row per factor."""
         return rows_of_columns(self)
 
     def plot(self, ax: Any = None) -> Any:
-        """Bound and deviation against the factor, on logarithmic axes."""
+        """Plot bound and deviation against the factor, on logarithmic axes."""
         ax = make_axes(ax)
         ax.loglog(self.factor, self.boundary_ratio, "o-", label="bound: shared boundary / (‖A‖‖B‖)")
         ax.loglog(self.factor, self.deviation, "s-", label="mean cosine after - before")
@@ -41,7 +41,7 @@ class Resolution(Result):
 
 
 def run(a: Any = None, b: Any = None, r: int = 1, factors: Sequence[int] = (1, 2, 4, 8)) -> Resolution:
-    r"""Enlarge two bodies ``[height, width]`` k-fold and watch bound and deviation fall like 1/k at a fixed filter.
+    r"""Enlarge two binary images ``[height, width]`` k-fold: bound and deviation fall like 1/k for a fixed filter.
 
     Any set of images is embedded almost isometrically at high enough resolution: [Nachum2022]_ after theorem 5. The
     boundary grows like k, ‖A‖‖B‖ like k².
@@ -54,7 +54,7 @@ def run(a: Any = None, b: Any = None, r: int = 1, factors: Sequence[int] = (1, 2
     """
     a, b = _squares() if a is None or b is None else (np.asarray(a), np.asarray(b))
     if a.ndim != 2:
-        raise InputError(f"bodies of shape {a.shape} must be [height, width]: one pair at a time")
+        raise InputError(f"images of shape {a.shape} must be [height, width]: pass one pair")
     ratios, deviations = [], []
     for factor in factors:
         check_count("factor", factor)
@@ -67,24 +67,25 @@ def run(a: Any = None, b: Any = None, r: int = 1, factors: Sequence[int] = (1, 2
 
 
 def _squares() -> tuple[np.ndarray, np.ndarray]:
-    """Two squares that overlap."""
+    """Return two overlapping squares."""
     a, b = np.zeros((2, 12, 12))
     a[2:8, 2:8], b[4:10, 4:10] = 1, 1
     return a, b
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-resolution",
         source="Nachum et al. 2022, theorem 5 and what follows it",
-        statement="At a fixed filter the shared boundary, and the change of the cosine, falls like 1/resolution.",
+        statement="For a fixed filter the relative shared boundary and the change "
+        "of the cosine fall like 1/resolution.",
         produce=run,
-        numbers=lambda found: {
-            f"bound at {k}-fold resolution": Number(ratio) for k, ratio in zip(found.factor, found.boundary_ratio)
+        numbers=lambda result: {
+            f"bound at {k}-fold resolution": Number(ratio) for k, ratio in zip(result.factor, result.boundary_ratio)
         },
-        holds=lambda found: (
-            all(change <= bound for change, bound in zip(found.deviation, found.boundary_ratio))
-            and found.deviation[-1] < found.deviation[0] * found.factor[0] / found.factor[-1] * 1.5
+        holds=lambda result: (
+            all(change <= bound for change, bound in zip(result.deviation, result.boundary_ratio))
+            and result.deviation[-1] < result.deviation[0] * result.factor[0] / result.factor[-1] * 1.5
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Pictures that lose their grey: how far a layer is from an isometry, [Nachum2022]_ section 4.1."""
+"""Images that become monochrome: how far a layer is from an isometry, [Nachum2022]_ section 4.1."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory.angles import relu_cosine
-from initscope.theory.images import cosine, expected_cosine, grey_share
+from initscope.theory.images import cosine, expected_cosine, gray_share
 
-__all__ = ["EXHIBITS", "Saturation", "run"]
+__all__ = ["REPRODUCTIONS", "Saturation", "run"]
 
 
 @dataclass(frozen=True)
 class Saturation(Result):
-    """Cosines before and after a layer as pictures lose their grey, one entry per strength."""
+    """Cosines before and after a layer as images become pure red and pure green, one entry per strength."""
 
     strength: tuple[float, ...]
-    grey_share: tuple[float, ...]
+    gray_share: tuple[float, ...]
     cosine: tuple[float, ...]
     """ρ_in, mean over pairs."""
     expected_cosine: tuple[float, ...]
@@ -33,18 +33,18 @@ class Saturation(Result):
     """ρ̄_out - ρ_in, mean over pairs."""
     deviation_standard_error: tuple[float, ...]
     dense_deviation: tuple[float, ...]
-    """What a dense layer would add, R̂(ρ_in) - ρ_in: the limit for flat pictures of one colour."""
+    """Change by a dense layer, R̂(ρ_in) - ρ_in: the limit for constant images of one color."""
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per strength."""
+        """Return one row per strength."""
         return rows_of_columns(self)
 
     def plot(self, ax: Any = None) -> Any:
-        """Deviation of the convolutional layer against that of a dense one, over the strength."""
+        """Plot the change of the cosine by a convolutional and by a dense layer against the strength."""
         ax = make_axes(ax)
         ax.errorbar(self.strength, self.deviation, self.deviation_standard_error, fmt="o-", label="convolutional layer")
         ax.plot(self.strength, self.dense_deviation, "--", label="dense layer at the same cosines")
-        ax.set_xlabel("strength: 0 the pictures, 1 pure red and pure green")
+        ax.set_xlabel("strength (0: original images, 1: pure red and pure green)")
         ax.set_ylabel("cosine after - before")
         ax.legend()
         return ax
@@ -58,15 +58,15 @@ def run(
     strengths: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
     pairs: int = 40,
 ) -> Saturation:
-    r"""Turn x towards pure red and y towards pure green and watch the layer stop being an isometry.
+    r"""Change x to pure red and y to pure green, and measure how far the layer is from an isometry.
 
     At strength s the channels other than the first (of x) or the second (of y) are multiplied by 1 - s. At s = 1 all
-    patch pairs are orthogonal: flat pictures then reach the dense value 1/π, others less, the more their bright parts
-    lie apart. [Nachum2022]_ section 4.1 calls nearly one-coloured images outliers; this says by how much they deviate.
+    patch pairs are orthogonal: constant images then reach the dense value 1/π, others less. [Nachum2022]_ section 4.1
+    calls nearly monochrome images outliers; this experiment measures how much they deviate.
 
     >>> import numpy as np
-    >>> grey = np.ones((2, 3, 8, 8))
-    >>> flat = run(grey, grey, kernel_size=3)
+    >>> gray = np.ones((2, 3, 8, 8))
+    >>> flat = run(gray, gray, kernel_size=3)
     >>> np.allclose(flat.deviation, flat.dense_deviation), round(flat.deviation[-1], 5)      # 1/pi at the end
     (True, 0.31831)
     """
@@ -75,12 +75,12 @@ def run(
     x, y = np.asarray(x), np.asarray(y)
     channels = x.shape[1]
     if channels < 2:
-        raise InputError("images with a single channel cannot lose their colour; pass images with two or more channels")
+        raise InputError("images with a single channel have no color to remove; pass images with two or more channels")
     rows = []
     for strength in strengths:
         if not 0 <= strength <= 1:
-            raise InputError(f"strength = {strength} must lie in [0, 1]: 0 leaves the pictures as they are")
-        keep = [[1.0 if c == own else 1.0 - strength for c in range(channels)] for own in (0, 1)]
+            raise InputError(f"strength = {strength} must lie in [0, 1]; 0 means the original images")
+        keep = [[1.0 if c == kept else 1.0 - strength for c in range(channels)] for kept in (0, 1)]
         red, green = (
             image * np.asarray(factors, dtype=x.dtype).reshape(1, channels, *(1,) * (x.ndim - 2))
             for image, factors in zip((x, y), keep)
@@ -90,7 +90,7 @@ def run(
         rows.append(
             (
                 float(strength),
-                float(np.mean(grey_share(red)) + np.mean(grey_share(green))) / 2,
+                float(np.mean(gray_share(red)) + np.mean(gray_share(green))) / 2,
                 float(np.mean(before)),
                 float(np.mean(after)),
                 float(change.mean()),
@@ -101,19 +101,20 @@ def run(
     return Saturation(*zip(*rows))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
-        id="cnn-colour",
+        id="cnn-color",
         source="Nachum et al. 2022, section 4.1",
-        statement="A layer changes cosines of photographs less than a dense one would, of one-coloured pictures more.",
+        statement="A layer changes cosines of photographs less than a dense layer "
+        "would, and those of monochrome images more.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"change of the cosine at strength {s:g}": Number(d, e)
-            for s, d, e in zip(found.strength, found.deviation, found.deviation_standard_error)
+            for s, d, e in zip(result.strength, result.deviation, result.deviation_standard_error)
         },
-        holds=lambda found: (
-            found.deviation[0] + 3 * found.deviation_standard_error[0] < found.dense_deviation[0]
-            and found.deviation[-1] > found.deviation[0]
+        holds=lambda result: (
+            result.deviation[0] + 3 * result.deviation_standard_error[0] < result.dense_deviation[0]
+            and result.deviation[-1] > result.deviation[0]
         ),
         small={"pairs": 12},
     ),

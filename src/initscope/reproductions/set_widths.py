@@ -1,4 +1,4 @@
-"""Growth of mean widths as the talk states it: Gaussian mixtures with rank and number, sparse sets with k log(n/k)."""
+"""Growth of mean widths as in the talk: Gaussian mixtures with rank and number, sparse sets with k log(n/k)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "Growth", "SetWidths", "run"]
+__all__ = ["REPRODUCTIONS", "Growth", "SetWidths", "run"]
 
 
 @dataclass(frozen=True)
 class Growth(Result):
-    """ω²/4 of a family of sets, and the straight line ``intercept + slope · feature`` fitted to it."""
+    """ω²/4 of a family of sets, and the fitted line ``intercept + slope · feature``."""
 
     family: str
     feature: str
@@ -39,7 +39,7 @@ class Growth(Result):
     explained: float
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The sets, with bars of two standard errors, and the line."""
+        """Plot the sets, with bars of two standard errors, and the line."""
         ax = make_axes(ax)
         ax.errorbar(self.features, self.squared, 2 * np.array(self.errors), fmt="o", capsize=2, label=self.family)
         ends = np.array([min(self.features), max(self.features)])
@@ -57,7 +57,7 @@ class SetWidths(Result):
     families: tuple[Growth, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per set."""
+        """Return one row per set."""
         return [
             {
                 "family": growth.family,
@@ -74,11 +74,11 @@ class SetWidths(Result):
         ]
 
     def plot(self, ax: Axes | None = None, *, family: int = 0) -> Axes:
-        """One family; `figure` draws all."""
+        """Plot one family; `figure` plots all."""
         return self.families[family].plot(ax)
 
     def figure(self) -> Figure:
-        """One panel per family."""
+        """Return a figure with one panel per family."""
         return panels(*(growth.plot for growth in self.families))
 
 
@@ -91,7 +91,7 @@ def run(
     draws: int = 400,
     seed: int = 0,
 ) -> SetWidths:
-    """Widths of mixtures of ten Gaussians by rank, of rank 8 by number, and of k-sparse sets, in the unit ball.
+    """Compute widths of mixtures of ten Gaussians by rank, of rank 8 by number, and of k-sparse sets, in the unit ball.
 
     Source: [Bronstein2016]_, 'Gaussian mean width': mixtures and sparse representations.
     """
@@ -102,8 +102,8 @@ def run(
         return GaussianMixture(np.zeros((number, ambient)), factors, radius=1.0)
 
     def family(name: str, feature: str, parameters: Sequence[int], features: Any, sets: Any) -> Growth:
-        # Each set has directions of its own: with the same ones the points of the fit would move together.
-        widths = [mean_width(members, draws=draws, seed=seed + place) for place, members in enumerate(sets)]
+        # Each set has other directions; with the same ones the errors of the points would be correlated.
+        widths = [mean_width(members, draws=draws, seed=seed + number) for number, members in enumerate(sets)]
         return _growth(name, feature, parameters, features, widths)
 
     return SetWidths(
@@ -122,7 +122,7 @@ def run(
 
 
 def _growth(name: str, feature: str, parameters: Sequence[int], features: Any, widths: Sequence[MeanWidth]) -> Growth:
-    """The line of squared widths against the feature."""
+    """Fit the line of squared widths against the feature."""
     squared = np.array([width.one_sided**2 for width in widths])
     errors = [width.one_sided * width.standard_error for width in widths]
     x = np.asarray(features, dtype=np.float64)
@@ -141,18 +141,19 @@ def _growth(name: str, feature: str, parameters: Sequence[int], features: Any, w
     )
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-mean-widths",
         source="Bronstein 2016, 'Gaussian mean width': examples",
-        statement="ω² grows with the rank and the logarithm of the number of a mixture's parts, and for k-sparse sets "
+        statement="ω² grows with the rank and the logarithm of the number of "
+        "components of a mixture, and for k-sparse sets "
         "like k log(n/k).",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"{growth.family}: slope in {growth.feature}": Number(growth.slope, growth.slope_error)
-            for growth in found.families
+            for growth in result.families
         },
-        holds=lambda found: all(growth.slope > 0 and growth.explained > 0.9 for growth in found.families),
+        holds=lambda result: all(growth.slope > 0 and growth.explained > 0.9 for growth in result.families),
         small={"ambient": 200, "ranks": (2, 8, 24), "numbers": (1, 10, 100), "sparsities": (1, 5, 20), "draws": 100},
     ),
 )

@@ -1,4 +1,4 @@
-"""Stable embedding by signs: the largest deviation over a set against bits, beside the theorem's m^(-1/6)."""
+"""Stable embedding by signs: the largest deviation over a set against the bits m, and the bound m^(-1/6)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "SignExponent", "diameters", "run"]
+__all__ = ["REPRODUCTIONS", "SignExponent", "diameters", "run"]
 
 
 @dataclass(frozen=True)
 class SignExponent(Result):
     """Largest |d_H - θ/π| over all pairs of a set, mean over layers, and the exponent fitted to it.
 
-    Every length has layers of its own, so that the points of the fit are independent; errors are over layers.
+    Every length uses other layers, so that the points of the fit are independent; errors are over layers.
     """
 
     points: int
@@ -40,7 +40,7 @@ class SignExponent(Result):
     theorem_exponent: float
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per number of bits; the cell diameter is the largest angle (over π) between equal codes."""
+        """Return one row per number of bits; the cell diameter is the largest angle / π between equal codes."""
         columns = {
             "bits": self.bits,
             "largest_deviation": self.largest,
@@ -51,14 +51,14 @@ class SignExponent(Result):
         return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Largest deviation against bits, with lines of slope -1/2 and -1/6."""
+        """Plot the largest deviation against bits, with lines of slope -1/2 and -1/6."""
         from matplotlib.ticker import LogLocator, NullFormatter
 
         ax = make_axes(ax)
         bits = np.array(self.bits, dtype=np.float64)
         label = f"measured, slope {self.exponent:.3f} ± {self.exponent_error:.1g}"
         ax.errorbar(bits, self.largest, 2 * np.array(self.standard_errors), fmt="o", capsize=2, label=label)
-        for slope, name in ((-1 / 2, "slope -1/2"), (-1 / 6, "the theorem's slope -1/6")):
+        for slope, name in ((-1 / 2, "slope -1/2"), (-1 / 6, "slope -1/6 of the theorem")):
             ax.plot(bits, self.largest[0] * (bits / bits[0]) ** slope, "--", label=name)
         ax.set(xlabel="bits", ylabel="largest |Hamming - angle/π|", yscale="log")
         ax.set_xscale("log", base=2)
@@ -78,24 +78,24 @@ def run(
     layers: int = 20,
     seed: int = 0,
 ) -> SignExponent:
-    """All pairs of random unit vectors of a space of this dimension, under so many random layers each.
+    """Compute the largest deviation over all pairs of random unit vectors, for several random layers per length.
 
     Source: [Bronstein2016]_, 'Stable embedding' and 'Tessellation of the input space'.
     """
-    check_count("layers", layers, least=2, hint="two are the least that give a standard error")
+    check_count("layers", layers, least=2, hint="a standard error needs at least two")
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((points, dimension))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     left, right = np.triu_indices(points, 1)
     share = np.arccos(np.clip((rows[left] * rows[right]).sum(axis=1), -1, 1)) / np.pi
     largest, cells = np.empty((2, len(bits), layers))
-    for place, length in enumerate(bits):
+    for index, length in enumerate(bits):
         for layer in range(layers):
-            # Layers of one seed are nested: the longer begins with the shorter.
+            # A new seed for each length: layers with the same seed are nested.
             codes = embed.SignHash(length, random_state=int(rng.integers(2**31))).fit_transform(rows)
             distance = embed.hamming_distance(codes[left], codes[right]) / length
-            largest[place, layer] = np.abs(distance - share).max()
-            cells[place, layer] = share[distance == 0].max(initial=0.0)
+            largest[index, layer] = np.abs(distance - share).max()
+            cells[index, layer] = share[distance == 0].max(initial=0.0)
     means, errors = mean_and_error(largest)
     diameters, diameter_errors = mean_and_error(cells)
     line = fit_line(np.log(bits), np.log(means), errors / means)
@@ -114,39 +114,41 @@ def run(
 
 
 def diameters(*, seed: int = 0, **options: Any) -> Curves:
-    """Largest angle (over π) between points of one cell, and largest distortion, against the bits; options as `run`.
+    """Return the largest angle / π in one cell and the largest distortion against the bits; options of `run`.
 
-    Points with equal codes lie in one cell of the tessellation, whose diameter [Bronstein2016]_ bounds by δ.
+    Points with equal codes are in one cell of the tessellation, whose diameter [Bronstein2016]_ bounds by δ.
     """
-    found = run(seed=seed, **options)
-    cells = zip(found.bits, found.cell_diameters, found.cell_diameter_errors)
+    result = run(seed=seed, **options)
+    cells = zip(result.bits, result.cell_diameters, result.cell_diameter_errors)
     rows = [Point("diameter of a cell", *values) for values in cells]
-    rows += [Point("largest distortion δ", *values) for values in zip(found.bits, found.largest, found.standard_errors)]
+    rows += [
+        Point("largest distortion δ", *values) for values in zip(result.bits, result.largest, result.standard_errors)
+    ]
     return Curves(tuple(rows), "bits", "angle / π", "xy")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-sign-embedding",
         source="Bronstein 2016, 'Stable embedding I'",
-        statement="Signs of a random layer embed stably; the theorem gives m^(-1/6), the law is m^(-1/2).",
+        statement="Signs of a random layer embed stably; the bound of the theorem is m^(-1/6), the true rate m^(-1/2).",
         produce=run,
-        numbers=lambda found: {"exponent": Number(found.exponent, found.exponent_error)},
-        holds=lambda found: found.exponent + 3 * found.exponent_error < found.theorem_exponent,
+        numbers=lambda result: {"exponent": Number(result.exponent, result.exponent_error)},
+        holds=lambda result: result.exponent + 3 * result.exponent_error < result.theorem_exponent,
         small={"bits": (16, 64, 256, 1024), "points": 80, "layers": 4},
     ),
     Declared(
         id="talk-cell-diameter",
         source="Bronstein 2016, 'Tessellation of the input space'",
-        statement="Points that share all signs are close: the diameter of a cell falls as the bits grow.",
+        statement="Points that share all signs are close: the diameter of a cell decreases with the number of bits.",
         produce=diameters,
-        numbers=lambda found: {name: n for name, n in found.numbers().items() if "diameter" in name},
-        holds=lambda found: (
+        numbers=lambda result: {name: n for name, n in result.numbers().items() if "diameter" in name},
+        holds=lambda result: (
             all(
                 cell.measured <= largest.measured
-                for cell, largest in zip(found.curve("diameter of a cell"), found.curve("largest distortion δ"))
+                for cell, largest in zip(result.curve("diameter of a cell"), result.curve("largest distortion δ"))
             )
-            and found.rows[0].measured > found.curve("diameter of a cell")[-1].measured
+            and result.rows[0].measured > result.curve("diameter of a cell")[-1].measured
         ),
         small={"bits": (8, 16, 32, 64), "points": 150, "dimension": 3, "layers": 4},
         full={"bits": (8, 16, 32, 64, 128, 256), "points": 1000, "dimension": 3, "layers": 20},

@@ -1,4 +1,4 @@
-"""The talk's δ-isometry: Hamming distances of signs against angles, for codes of growing length."""
+"""The δ-isometry of the talk: Hamming distances of signs against angles, for codes of increasing length."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from initscope.theory.metric_spaces import gromov_hausdorff_bounds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "SignIsometry", "nearness", "run"]
+__all__ = ["REPRODUCTIONS", "SignIsometry", "nearness", "run"]
 
 
 @dataclass(frozen=True)
 class SignIsometry(Rows):
-    """A report for each length of the codes."""
+    """A report for each code length."""
 
     rows: tuple[HammingDistortion, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per length."""
+        """Return one row per length."""
         return [row.table()[0] for row in self.rows]
 
     def figure(self) -> Figure:
-        """A scatter for each length."""
+        """Return a scatter plot for each length."""
         return panels(*(row.plot for row in self.rows))
 
 
 def run(
     points: Any = None, *, bits: Sequence[int] = (48, 256, 2048), rows: int = 300, dimension: int = 10, seed: int = 0
 ) -> SignIsometry:
-    """Random unit vectors of a ``dimension``-dimensional space, or your rows, under a layer of each length."""
+    """Hash random unit vectors of a ``dimension``-dimensional space, or your rows, with a layer of each length."""
     cloud = np.random.default_rng(seed).standard_normal((rows, dimension)) if points is None else np.asarray(points)
     pairs = min(10_000, len(cloud) * (len(cloud) - 1) // 2)
     return SignIsometry(
@@ -53,35 +53,37 @@ def nearness(
     dimension: int = 10,
     seed: int = 0,
 ) -> Curves:
-    """How far the codes are from the set they stand for, as metric spaces: bounds on the Gromov–Hausdorff distance.
+    """Return bounds on the Gromov–Hausdorff distance between the data and the codes.
 
-    Angles over π against Hamming distances over the bits, all pairs. Source: [Bronstein2016]_.
+    The metrics are angle / π and Hamming distance / bits. Source: [Bronstein2016]_.
     """
     cloud = np.random.default_rng(seed).standard_normal((rows, dimension)) if points is None else np.asarray(points)
     unit = cloud / np.linalg.norm(cloud, axis=1, keepdims=True)
     angles = np.arccos(np.clip(unit @ unit.T, -1, 1)) / np.pi
     np.fill_diagonal(angles, 0.0)
     left, right = np.divmod(np.arange(len(cloud) ** 2), len(cloud))
-    found = []
+    points_of_curve = []
     for length in bits:
         codes = SignHash(length, random_state=seed).fit_transform(cloud)
         distances = hamming_distance(codes[left], codes[right]).reshape(angles.shape) / length
         bounds = gromov_hausdorff_bounds(angles, distances)
-        found.append(Point("at most", length, bounds.upper))
-        found.append(Point("at least", length, bounds.lower))
-    return Curves(tuple(found), "bits", "Gromov–Hausdorff distance to the codes", "xy")
+        points_of_curve.append(Point("at most", length, bounds.upper))
+        points_of_curve.append(Point("at least", length, bounds.lower))
+    return Curves(tuple(points_of_curve), "bits", "Gromov–Hausdorff distance to the codes", "xy")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-gromov-hausdorff",
         source="Bronstein 2016, 'Stable embedding': in the Gromov–Hausdorff sense",
-        statement="As metric spaces, the codes are within half the distortion of the data: ever nearer with bits.",
+        statement="As metric spaces, codes and data differ by at most half the distortion, which decreases with bits.",
         produce=nearness,
         numbers=Curves.numbers,
-        holds=lambda found: (
-            found.curve("at most")[-1].measured < found.curve("at most")[0].measured / 4
-            and all(low.measured <= high.measured for low, high in zip(found.curve("at least"), found.curve("at most")))
+        holds=lambda result: (
+            result.curve("at most")[-1].measured < result.curve("at most")[0].measured / 4
+            and all(
+                low.measured <= high.measured for low, high in zip(result.curve("at least"), result.curve("at most"))
+            )
         ),
         small={"bits": (16, 128, 1024), "rows": 50},
         data="points",
@@ -91,10 +93,10 @@ EXHIBITS = (
         source="Bronstein 2016, 'Stable embedding': δ-isometry",
         statement="Hamming distances of the signs differ from angles by at most δ for all pairs.",
         produce=run,
-        numbers=lambda found: {f"largest deviation, {row.bits} bits": Number(row.largest) for row in found.rows},
-        holds=lambda found: (
-            all(row.bound is None or row.largest <= row.bound for row in found.rows)
-            and found.rows[-1].largest < found.rows[0].largest
+        numbers=lambda result: {f"largest deviation, {row.bits} bits": Number(row.largest) for row in result.rows},
+        holds=lambda result: (
+            all(row.bound is None or row.largest <= row.bound for row in result.rows)
+            and result.rows[-1].largest < result.rows[0].largest
         ),
         small={"bits": (48, 512), "rows": 40},
         data="points",

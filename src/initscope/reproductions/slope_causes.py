@@ -1,7 +1,7 @@
-"""What the slope of figure 1 of [Nachum2022]_ depends on: filter size, resolution, centring and depth.
+"""Dependence of the slope in figure 1 of [Nachum2022]_ on filter size, resolution, centering and depth.
 
-The slope is that of the least-squares line of cosines after against cosines before. Predicted from theory alone, and
-measured with random filters.
+The slope is that of the least-squares line of cosines after against cosines before the layer. It is predicted by
+theory and measured with random filters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared
 
-__all__ = ["EXHIBITS", "by_centring", "by_depth", "by_filter", "by_resolution"]
+__all__ = ["REPRODUCTIONS", "by_centering", "by_depth", "by_filter", "by_resolution"]
 
 _FULL, _SMALL = "imagenet-sample:resolution=224", "photos:crop=32"
 
@@ -36,23 +36,23 @@ def _pairs(data: Any, spec: str, pairs: int, limit: int, seed: int) -> tuple[np.
 def _slopes(
     x: Any, y: Any, text: str, layers: Sequence[int], draws: int, seed: int
 ) -> list[tuple[float, float, float]]:
-    """Slope after each of ``layers``: measured, its error over draws of the filters, predicted."""
+    """Return the slope after each of ``layers``: measured, its standard error over draws, and predicted."""
     model = load_model(text, input_shape=x.shape[1:], seed=seed)
     expected = predict(model, x, y, He()).cosine
     drawn = [measure(model, x, y, initializer=He(), draws=1, seed=seed + draw).cosine for draw in range(draws)]
-    found = []
+    slopes = []
     for layer in layers:
         row = 2 * layer  # a convolution and its ReLU
         flat = [fit_line(cosine[0], cosine[row], np.zeros(len(x))).slope for cosine in drawn]
         mean, error = mean_and_error(flat)
-        found.append((float(mean), float(error), fit_line(expected[0], expected[row], np.zeros(len(x))).slope))
-    return found
+        slopes.append((float(mean), float(error), fit_line(expected[0], expected[row], np.zeros(len(x))).slope))
+    return slopes
 
 
 def _curves(
-    places: Sequence[float], slopes: Sequence[tuple[float, float, float]], xlabel: str, kind: str = ""
+    positions: Sequence[float], slopes: Sequence[tuple[float, float, float]], xlabel: str, kind: str = ""
 ) -> Curves:
-    rows = tuple(Point(kind, float(x), *slope) for x, slope in zip(places, slopes))
+    rows = tuple(Point(kind, float(x), *slope) for x, slope in zip(positions, slopes))
     return Curves(rows, xlabel, "slope of cosine after against before")
 
 
@@ -67,7 +67,7 @@ def by_filter(
     limit: int = 240,
     seed: int = 0,
 ) -> Curves:
-    """The larger the filter, the less its patches are of one colour."""
+    """Compute the slope by filter size; larger patches are less monochrome."""
     x, y = _pairs(images, spec, pairs, limit, seed)
     slopes = [_slopes(x, y, f"conv{r}x{r}x{filters}-relu", [1], draws, seed)[0] for r in sizes]
     return _curves(sizes, slopes, "side of the filter")
@@ -85,7 +85,7 @@ def by_resolution(
     limit: int = 240,
     seed: int = 0,
 ) -> Curves:
-    """The same pictures at lower and lower resolution: blocks of ``factor``² pixels are averaged."""
+    """Compute the slope for the same images at lower resolutions: blocks of ``factor``² pixels are averaged."""
     x, y = _pairs(images, spec, pairs, limit, seed)
     slopes, sides = [], []
     for factor in factors:
@@ -105,7 +105,7 @@ def _blocks(images: np.ndarray, factor: int) -> np.ndarray:
     return np.ascontiguousarray(parts.mean(axis=(3, 5)))
 
 
-def by_centring(
+def by_centering(
     images: Any = None,
     *,
     spec: str = _FULL,
@@ -117,15 +117,15 @@ def by_centring(
     limit: int = 240,
     seed: int = 0,
 ) -> Curves:
-    """Take away a share of each channel's mean over the pairs, as preprocessing does: the line becomes flatter.
+    """Compute the slope after subtracting a fraction of the mean of each channel.
 
-    Section 4.2 says that mean removal sharpens the contraction.
+    Section 4.2 says that removing the mean makes the contraction stronger.
     """
     x, y = _pairs(images, spec, pairs, limit, seed)
     mean = (x.mean(axis=(0, 2, 3), keepdims=True) + y.mean(axis=(0, 2, 3), keepdims=True)) / 2
     text = f"conv{kernel_size}x{kernel_size}x{filters}-relu"
     slopes = [_slopes(x - share * mean, y - share * mean, text, [1], draws, seed)[0] for share in shares]
-    return _curves(shares, slopes, "share of the mean removed")
+    return _curves(shares, slopes, "fraction of the mean removed")
 
 
 def by_depth(
@@ -140,29 +140,29 @@ def by_depth(
     limit: int = 240,
     seed: int = 0,
 ) -> Curves:
-    """Layer after layer the line of cosines after against cosines of the images becomes flatter."""
+    """Compute the slope after each layer of a deep network."""
     x, y = _pairs(images, spec, pairs, limit, seed)
     layers = list(range(1, depth + 1))
     slopes = _slopes(x, y, f"conv{kernel_size}x{kernel_size}x{filters}-relu*{depth}", layers, draws, seed)
     return _curves(layers, slopes, "layers")
 
 
-def _falling(found: Curves, *, upwards: bool = False) -> bool:
-    """Whether the predicted slope falls (rises) from the first to the last place, and measurement agrees."""
-    slopes = [point.predicted for point in found.rows]
-    steps = sorted(zip([point.x for point in found.rows], slopes))
+def _falling(result: Curves, *, upwards: bool = False) -> bool:
+    """Return whether the predicted slope falls (or rises) from the first to the last point, and measurements agree."""
+    slopes = [point.predicted for point in result.rows]
+    steps = sorted(zip([point.x for point in result.rows], slopes))
     change = steps[-1][1] - steps[0][1]
-    return (change > 0 if upwards else change < 0) and found.agree(errors=4, bias=0.03)
+    return (change > 0 if upwards else change < 0) and result.agree(errors=4, bias=0.03)
 
 
 _SOURCE = "Nachum et al. 2022, figure 1"
 _SIZES: dict[str, Any] = {"spec": _SMALL, "pairs": 30, "filters": 100, "draws": 3, "limit": 60}
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-slope-filter",
         source=f"{_SOURCE}: what the slope depends on",
-        statement="The larger the filter, the farther the slope of figure 1 is from 1.",
+        statement="For larger filters the slope of figure 1 is farther from 1.",
         produce=by_filter,
         numbers=Curves.numbers,
         holds=_falling,
@@ -172,18 +172,18 @@ EXHIBITS = (
     Declared(
         id="cnn-slope-resolution",
         source=f"{_SOURCE} and theorem 5: what the slope depends on",
-        statement="The higher the resolution of the same pictures, the nearer the slope is to 1.",
+        statement="At higher resolution of the same images the slope is closer to 1.",
         produce=by_resolution,
         numbers=Curves.numbers,
-        holds=lambda found: _falling(found, upwards=True),
+        holds=lambda result: _falling(result, upwards=True),
         small=_SIZES | {"factors": (1, 2, 4)},
         data="images",
     ),
     Declared(
-        id="cnn-slope-centring",
+        id="cnn-slope-centering",
         source=f"{_SOURCE} and section 4.2: what the slope depends on",
-        statement="Removing the mean of the data sharpens the contraction: the slope falls.",
-        produce=by_centring,
+        statement="Removing the mean of the data makes the contraction stronger: the slope decreases.",
+        produce=by_centering,
         numbers=Curves.numbers,
         holds=_falling,
         small=_SIZES | {"shares": (0.0, 0.5, 1.0), "filters": 64},
@@ -192,11 +192,11 @@ EXHIBITS = (
     Declared(
         id="cnn-slope-depth",
         source=f"{_SOURCE} and section 4.2: what the slope depends on",
-        statement="The contraction of one layer intensifies with each further layer.",
+        statement="The contraction becomes stronger with each layer.",
         produce=by_depth,
         numbers=Curves.numbers,
-        holds=lambda found: (
-            [row.predicted for row in found.rows] == sorted((row.predicted for row in found.rows), reverse=True)
+        holds=lambda result: (
+            [row.predicted for row in result.rows] == sorted((row.predicted for row in result.rows), reverse=True)
         ),
         small=_SIZES | {"depth": 4, "filters": 64},
         data="images",

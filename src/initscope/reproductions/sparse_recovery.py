@@ -1,4 +1,4 @@
-"""Sparse inputs from fewer random products than unknowns: where recovery breaks, on Donoho and Tanner's curve."""
+"""Recovery of sparse inputs from few random projections: the phase transition and the curve of Donoho and Tanner."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from initscope.invert.sparse import SparseTransition, sparse_transition
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
-_ROOM = 0.1
-"""How far, relatively, the transition of a few hundred unknowns may be from the curve, which is of very many."""
+_TOLERANCE = 0.1
+"""Relative tolerance: the curve holds for infinitely many unknowns, the experiment has a few hundred."""
 
 
 def run(
@@ -21,26 +21,26 @@ def run(
     relative: Sequence[float] = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3),
     seed: int = 0,
 ) -> SparseTransition:
-    """Draw sparse inputs and Gaussian products, minimise the l1 norm, and find the sparsity at which half come back."""
+    """Minimize the l1 norm for random sparse inputs, and find the sparsity at which half of them are recovered."""
     return sparse_transition(measured, inputs=inputs, trials=trials, relative=relative, seed=seed)
 
 
-def _numbers(found: SparseTransition) -> dict[str, Number]:
+def _numbers(result: SparseTransition) -> dict[str, Number]:
     return {
         f"m/n = {row['measured']:g}: k/m over the curve": Number(row["ratio"], row["standard_error"] / row["theory"])
-        for row in found.thresholds()
+        for row in result.thresholds()
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-sparse-recovery",
         source="Bronstein 2016, 'Random Gaussian weights': k-sparse vectors",
         statement="A k-sparse vector can be reconstructed from m = O(k log(n/k)) random projections.",
         produce=run,
         numbers=_numbers,
-        holds=lambda found: all(
-            abs(number.value - 1) <= _ROOM + 2 * (number.error or 0.0) for number in _numbers(found).values()
+        holds=lambda result: all(
+            abs(number.value - 1) <= _TOLERANCE + 2 * (number.error or 0.0) for number in _numbers(result).values()
         ),
         small={"measured": (0.25, 0.5), "inputs": 200, "trials": 12, "relative": (0.7, 0.85, 1.0, 1.15, 1.3)},
     ),

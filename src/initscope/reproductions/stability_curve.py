@@ -1,4 +1,4 @@
-"""How stable is the inverse of a random injective ReLU layer? The open question at the end of [Maillard2022]_."""
+"""Stability of the inverse of a random injective ReLU layer, an open question of [Maillard2022]_."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "StabilityCurve", "StabilityPoint", "run"]
+__all__ = ["REPRODUCTIONS", "StabilityCurve", "StabilityPoint", "run"]
 
 
 @dataclass(frozen=True)
 class StabilityPoint(Result):
-    """The constant A/√n of Gaussian layers at one expansivity: quartiles, and the share of injective layers."""
+    """The constant A/√n of Gaussian layers at one expansivity: quartiles, and the fraction of injective layers."""
 
     n: int
     alpha: float
@@ -33,17 +33,17 @@ class StabilityPoint(Result):
 
 @dataclass(frozen=True)
 class StabilityCurve(Result):
-    """Outcome of `run`."""
+    """Result of `run`."""
 
     draws: int
     points: tuple[StabilityPoint, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per point."""
+        """Return one row per point."""
         return [point.to_dict() for point in self.points]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the median of A/√n with its quartiles against the expansivity."""
+        """Plot the median of A/√n with its quartiles against the expansivity."""
         ax = make_axes(ax, figsize=(6.4, 3.6))
         for n in sorted({point.n for point in self.points}):
             mine = [point for point in self.points if point.n == n]
@@ -70,9 +70,9 @@ def run(
     draws: int = 50,
     seed: int = 0,
 ) -> StabilityCurve:
-    """The exact constant A of Gaussian layers (entries of variance 1, hence divided by √n) against the expansivity.
+    """Compute the exact constant A of Gaussian layers (entries of variance 1), divided by √n, by expansivity.
 
-    Beyond the sources; compare [Maillard2022]_.
+    This is not in the sources; compare [Maillard2022]_.
     """
     draws = check_count("draws", draws)
     points = []
@@ -96,11 +96,12 @@ def run(
     return StabilityCurve(draws, tuple(points))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-stability",
         source="Maillard et al. 2022, outlook: stability of the inverse",
-        statement="The inverse of a random injective layer is Lipschitz, the better the larger the expansivity.",
+        statement="The inverse of a random injective layer is Lipschitz, and its "
+        "constant improves with the expansivity.",
         produce=run,
         numbers=lambda curve: {f"A/√n at n = {p.n}, α = {p.alpha:g}": Number(p.median) for p in curve.points},
         holds=lambda curve: all(

@@ -1,4 +1,4 @@
-"""Lemma 3 of [ArpitBengio2019]_: norms of a whole subspace through one layer, and how wide it must be."""
+"""Lemma 3 of [ArpitBengio2019]_: the width at which a layer preserves the norms of a whole subspace."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 from initscope.theory.norms import gordon_width, lemma3_width
 
-__all__ = ["EXHIBITS", "extremes", "run"]
+__all__ = ["REPRODUCTIONS", "extremes", "run"]
 
 
-def extremes(weight: np.ndarray, *, steps: int = 60, starts: int = 8, seed: int = 0) -> tuple[float, float]:
-    """Smallest and largest ‖ReLU(Wu)‖ over unit u that a search finds: power steps on the active part.
+def extremes(weight: np.ndarray, *, steps: int = 60, restarts: int = 8, seed: int = 0) -> tuple[float, float]:
+    """Search for the smallest and largest ‖ReLU(Wu)‖ over unit vectors u by power iterations on the active rows.
 
     >>> low, high = extremes(np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0], [0.0, -2.0]]))
     >>> round(low, 6), round(high, 6)
     (1.0, 2.0)
     """
     rng = np.random.default_rng(seed)
-    found = []
+    bounds = []
     for sign in (-1.0, 1.0):
         best = -sign * math.inf
-        for _ in range(starts):
+        for _ in range(restarts):
             u: Any = rng.standard_normal(weight.shape[1])
             for _ in range(steps):
                 u /= np.linalg.norm(u)
@@ -39,16 +39,16 @@ def extremes(weight: np.ndarray, *, steps: int = 60, starts: int = 8, seed: int 
             u /= np.linalg.norm(u)
             value = float(np.linalg.norm(np.maximum(weight @ u, 0)))
             best = max(best, value) if sign > 0 else min(best, value)
-        found.append(best)
-    return found[0], found[1]
+        bounds.append(best)
+    return bounds[0], bounds[1]
 
 
 def run(
     *, dims: Sequence[int] = (2, 5, 10, 20), eps: float = 0.3, delta: float = 0.05, draws: int = 10, seed: int = 0
 ) -> Curves:
-    """Largest distortion of norms over a d-dimensional subspace, at Gordon's width for ``eps``; and the widths.
+    """Compute the largest distortion of norms over a d-dimensional subspace at Gordon's width for ``eps``.
 
-    A layer on a subspace of dimension d is a layer on R^d (rotation invariance).
+    By rotation invariance, a layer on a subspace of dimension d is a layer on R^d.
     """
     check_count("draws", draws, least=2)
     rng = np.random.default_rng(seed)
@@ -67,18 +67,19 @@ def run(
     return Curves(tuple(rows), "dimension of the subspace", "distortion of norms; width / 1000", "y")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-lemma-3",
         source="Arpit, Bengio 2019, lemma 3",
-        statement="A layer that is wide enough keeps the norms of a whole subspace; the lemma asks for far too much.",
+        statement="A wide enough layer preserves the norms of a whole subspace; "
+        "the width of the lemma is far too large.",
         produce=run,
-        numbers=lambda found: {
-            name: Number(n.value, n.error) for name, n in found.numbers().items() if "promised" not in name
+        numbers=lambda result: {
+            name: Number(n.value, n.error) for name, n in result.numbers().items() if "promised" not in name
         },
-        holds=lambda found: all(
+        holds=lambda result: all(
             row.measured < limit.predicted
-            for row, limit in zip(found.curve("distortion at Gordon's width"), found.curve("promised"))
+            for row, limit in zip(result.curve("distortion at Gordon's width"), result.curve("promised"))
             if limit.predicted is not None
         ),
         small={"dims": (2, 5), "draws": 3},

@@ -1,12 +1,13 @@
-"""Cells of the input space: how many different activation patterns a network shows on a plane, deep against shallow.
+"""Cells of the input space: the number of activation patterns of deep and shallow networks on a plane.
 
-The talk says that depth buys exponentially more cells for the same number of parameters. Networks built to fold do;
-random ones do not: both are counted here. Random networks are compared with as many parameters and with as many units.
+The talk says that depth gives exponentially more cells for the same number of parameters. This holds for folding
+networks but not for random ones; both are counted here. Random networks are compared at equal numbers of parameters
+and at equal numbers of units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,16 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
+__all__ = ["REPRODUCTIONS", "Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
 
 Network = list[tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class TessellationRow(Result):
-    """Networks of one shape: what is held equal, depth, width, units, parameters, and the cells met.
+    """Networks of one shape: the quantity held equal, depth, width, units, parameters, and the number of cells.
 
-    Cells of random networks are means over draws; ``standard_error`` is 0 where nothing is drawn.
+    Cells of random networks are means over draws; ``standard_error`` is 0 for deterministic networks.
     """
 
     kind: str
@@ -44,19 +45,19 @@ class TessellationRow(Result):
 
 @dataclass(frozen=True)
 class Tessellation(Rows):
-    """Rows by network, and for pictures the cell numbers on the plane of the last random network of each row."""
+    """Rows by network, and for figures the cell numbers on the plane for the last random network of each row."""
 
     rows: tuple[TessellationRow, ...]
-    pictures: tuple[np.ndarray, ...]
+    maps: tuple[np.ndarray, ...]
     titles: tuple[str, ...]
 
-    def plot(self, ax: Axes | None = None, *, picture: int = -1) -> Axes:
-        """Cells of one of the random networks on the plane, each in its own colour."""
-        if not self.pictures:
-            raise InputError("only cells on the plane can be drawn; run without points")
+    def plot(self, ax: Axes | None = None, *, index: int = -1) -> Axes:
+        """Plot the cells of one random network on the plane, each in its color."""
+        if not self.maps:
+            raise InputError("only cells on the plane can be plotted; run without points")
         ax = make_axes(ax)
-        numbers = self.pictures[picture]
-        # Pale colours that differ between neighbours, and the boundaries as lines: cells, not colours, are the subject.
+        numbers = self.maps[index]
+        # Pale random colors, with the boundaries of cells as lines.
         shades = 0.78 + 0.22 * np.random.default_rng(0).random((int(numbers.max()) + 1, 3))
         edge = np.zeros(numbers.shape, dtype=bool)
         edge[1:] |= numbers[1:] != numbers[:-1]
@@ -64,19 +65,19 @@ class Tessellation(Rows):
         image = np.where(edge[..., None], 0.45, 1.0) * shades[numbers]
         ax.imshow(image, origin="lower", extent=(-1, 1, -1, 1), interpolation="antialiased")
         ax.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1))
-        ax.set_title(self.titles[picture])
+        ax.set_title(self.titles[index])
         return ax
 
 
 def cells(network: Network, points: np.ndarray) -> np.ndarray:
-    """Number of the cell of each point: points share one if every unit is on for both or off for both.
+    """Return the cell number of each point: two points are in one cell if the same units are active for both.
 
     >>> step = [(np.array([[1.0]]), np.array([0.0]))]
     >>> cells(step, np.array([[-2.0], [-1.0], [3.0]]))
     array([0, 0, 1])
     """
-    # A pattern is told by the sum of random 64-bit numbers of its active units: two of 10^5 patterns share a sum with
-    # probability below 10^-9.
+    # A pattern is identified by the sum of random 64-bit numbers of its active units: the probability that two of 10^5
+    # patterns have the same sum is below 10^-9.
     rng = np.random.default_rng(0)
     keys = np.zeros(len(points), dtype=np.uint64)
     for weights, biases in network:
@@ -91,7 +92,7 @@ def cells(network: Network, points: np.ndarray) -> np.ndarray:
 
 
 def random_network(inputs: int, width: int, depth: int, rng: np.random.Generator) -> Network:
-    """He-scaled weights, biases of a tenth of a unit: so that cells are not all cones."""
+    """Return a network with He-scaled weights and biases of standard deviation 0.1, so that not all cells are cones."""
     sizes = [inputs] + [width] * depth
     return [
         (rng.standard_normal((sizes[i + 1], sizes[i])) * np.sqrt(2 / sizes[i]), 0.1 * rng.standard_normal(sizes[i + 1]))
@@ -100,7 +101,7 @@ def random_network(inputs: int, width: int, depth: int, rng: np.random.Generator
 
 
 def folding_network(depth: int) -> Network:
-    """Tent maps x ↦ 2 min(x, 1-x) on [0, 1], one after the other: two units a layer, 2^depth linear pieces."""
+    """Return a composition of tent maps x ↦ 2 min(x, 1-x) on [0, 1]: two units per layer, 2^depth linear pieces."""
     tent = (np.array([[2.0], [4.0]]), np.array([0.0, -2.0]))  # tent = relu(2x) - relu(4x - 2)
     again = (np.array([[2.0, -2.0], [4.0, -4.0]]), np.array([0.0, -2.0]))
     return [tent, *[again] * (check_count("depth", depth) - 1)]
@@ -117,22 +118,22 @@ def run(
     folds: Sequence[int] = (1, 2, 4, 8, 12),
     seed: int = 0,
 ) -> Tessellation:
-    """Count cells of random networks of about ``parameters`` parameters, of about ``units`` units, and of folding ones.
+    """Count the cells of random networks with about ``parameters`` parameters or ``units`` units, and of folding ones.
 
     Source: [Bronstein2016]_, 'Representation power' and 'Similarity-preserving hashing': cells of deep networks.
 
-    Cells are those met by the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
-    which misses cells smaller than its step. Folding networks (one input, cells on a fine line) stand beside a shallow
-    network with as many units, whose cells are at most units + 1.
+    Cells are counted on the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
+    which misses smaller cells. Folding networks (one input, cells on a fine line) are compared with a shallow network
+    with the same number of units, which has at most units + 1 cells.
     """
-    check_count("draws", draws, least=2, hint="two are the least that give a standard error")
+    check_count("draws", draws, least=2, hint="a standard error needs at least two")
     axis = np.linspace(-1, 1, resolution)
     cloud = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) if points is None else np.asarray(points)
     inputs = cloud.shape[1]
     shapes = [("equal parameters", depth, _width_for(parameters, depth, inputs)) for depth in depths]
     shapes += [("equal units", depth, max(units // depth, 1)) for depth in depths]
     rng = np.random.default_rng(seed)
-    rows, pictures, titles = [], [], []
+    rows, maps, titles = [], [], []
     for kind, depth, width in shapes:
         counts = []
         for _ in range(draws):
@@ -142,18 +143,18 @@ def run(
         size = _parameters(width, depth, inputs)
         rows.append(TessellationRow(kind, depth, width, depth * width, size, met, error))
         if points is None:
-            pictures.append(numbers.reshape(resolution, resolution))
+            maps.append(numbers.reshape(resolution, resolution))
             layers = "1 layer" if depth == 1 else f"{depth} layers"
             titles.append(f"random, {layers} of {width}: {counts[-1]:,} cells")
     for depth in folds:
         line = (np.arange(2 ** (depth + 4)) + 0.5)[:, None] / 2 ** (depth + 4)
-        found = int(cells(folding_network(depth), line).max()) + 1
+        result = int(cells(folding_network(depth), line).max()) + 1
         width = 2 * depth
-        rows.append(TessellationRow("folding", depth, 2, width, 4 + 6 * (depth - 1), float(found), 0.0))
+        rows.append(TessellationRow("folding", depth, 2, width, 4 + 6 * (depth - 1), float(result), 0.0))
         shallow = [(np.ones((width, 1)), -(np.arange(width) + 0.5) / width)]
-        found = int(cells(shallow, line).max()) + 1
-        rows.append(TessellationRow("best shallow", 1, width, width, 2 * width, float(found), 0.0))
-    return Tessellation(tuple(rows), tuple(pictures), tuple(titles))
+        result = int(cells(shallow, line).max()) + 1
+        rows.append(TessellationRow("best shallow", 1, width, width, 2 * width, float(result), 0.0))
+    return Tessellation(tuple(rows), tuple(maps), tuple(titles))
 
 
 def _parameters(width: int, depth: int, inputs: int) -> int:
@@ -167,25 +168,43 @@ def _width_for(parameters: int, depth: int, inputs: int) -> int:
     return width
 
 
-def _cells(found: Tessellation) -> dict[str, Number]:
+def _cells(result: Tessellation) -> dict[str, Number]:
     return {
         f"{row.kind}, {row.depth} × {row.width}": Number(row.cells, row.standard_error)
-        for row in found.rows
+        for row in result.rows
         if row.kind in ("equal parameters", "equal units")
     }
 
 
-EXHIBITS = (
+_EQUAL = "equal parameters, "
+
+
+def _contrary(ours: Mapping[str, Number]) -> str:
+    """Ask for more cells in some deep random network than in one layer with the same number of parameters."""
+    by_depth = {int(name.removeprefix(_EQUAL).split()[0]): n for name, n in ours.items() if name.startswith(_EQUAL)}
+    shallow = by_depth.pop(1, None)
+    if shallow is None or any(deep.exceeds(shallow) for deep in by_depth.values()):
+        return ""
+    listed = ", ".join(f"{deep.value:,.0f} with {depth} layers" for depth, deep in by_depth.items())
+    return (
+        f"at equal numbers of parameters one random layer has {shallow.value:,.0f} cells, but deep random networks "
+        f"have fewer ({listed}); only networks built to fold have exponentially more"
+    )
+
+
+REPRODUCTIONS = (
     Declared(
         id="talk-tessellation",
         source="Bronstein 2016, 'Deep vs shallow': cells",
-        statement="Deep networks built to fold have exponentially more cells than shallow ones with as many units.",
+        statement="Deep networks divide the input into exponentially more cells than shallow ones with the same number "
+        "of parameters. Random networks are counted here, and networks built to fold next to them.",
         produce=run,
         numbers=_cells,
-        holds=lambda found: (
-            max(row.cells for row in found.rows if row.kind == "folding")
-            > max(row.cells for row in found.rows if row.kind == "best shallow")
+        holds=lambda result: (
+            max(row.cells for row in result.rows if row.kind == "folding")
+            > max(row.cells for row in result.rows if row.kind == "best shallow")
         ),
+        contrary=_contrary,
         small={"depths": (1, 3), "parameters": 200, "units": 24, "resolution": 48, "draws": 3, "folds": (1, 4, 8)},
         data="points",
     ),

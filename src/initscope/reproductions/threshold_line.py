@@ -1,4 +1,4 @@
-"""The line of thresholds of the expansivity above which a random ReLU layer is injective."""
+"""Thresholds of the expansivity above which a random ReLU layer is injective."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from initscope.injectivity import ThresholdLine, thresholds
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS"]
+__all__ = ["REPRODUCTIONS"]
 
 
 def _numbers(line: ThresholdLine) -> dict[str, Number]:
@@ -16,12 +16,12 @@ def _numbers(line: ThresholdLine) -> dict[str, Number]:
 
 
 def _ordered(line: ThresholdLine) -> bool:
-    """Lower bound, replica values from the finest to the coarsest, upper bound."""
+    """Return whether lower bound, replica values from the finest to the coarsest, and upper bound are increasing."""
     chain = [line.cover, line.full_rsb, line.one_rsb, line.rs, line.union]
     return all(below.value < above.value for below, above in pairwise(chain))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-thresholds",
         source="Maillard et al. 2022, summary",

@@ -1,7 +1,7 @@
-"""Networks that the exhibits of training look into: at random weights, and at test errors reached on the way.
+"""Networks of the reproductions about training: with random weights, and at several test errors during training.
 
-On digits they are trained anew in a second. On CIFAR-10 `make_checkpoints` trains them once, in about a quarter of an
-hour of one core, and writes a folder that `networks_at_errors` finds.
+On digits they are trained in a second. On CIFAR-10 `make_checkpoints` trains them once, in about 15 minutes on one
+core, and writes a folder for `networks_at_errors`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DIGITS_TRAINING: dict[str, Any] = {"stop_at_errors": (0.15, 0.08, 0.04), "batch
 
 
 def split_sets(spec: str) -> tuple[ImageSet, ImageSet]:
-    """Training and test images of ``"cifar10"`` or ``"digits"`` (1,200 and 597)."""
+    """Return training and test images of ``"cifar10"`` or ``"digits"`` (1,200 and 597)."""
     if spec == "digits":
         digits = load("digits")
         return digits[:1200], digits[1200:]
@@ -49,17 +49,17 @@ def split_sets(spec: str) -> tuple[ImageSet, ImageSet]:
 
 
 def make_checkpoints(folder: str | os.PathLike[str], *, progress: bool = True) -> Training:
-    """Train `SMALL_CNN` on CIFAR-10 to 25, 21 and 18 % test error; killed and called again, it goes on."""
+    """Train `SMALL_CNN` on CIFAR-10 to 25, 21 and 18 % test error; an interrupted call can be continued."""
     train_set, test_set = split_sets("cifar10")
     model = load_model(SMALL_CNN, input_shape=(3, 32, 32), seed=0)
     return train(model, train_set, test=test_set, out=folder, progress=progress, **_CIFAR_TRAINING)
 
 
 def networks_at_errors(spec: str, checkpoints: str = CHECKPOINTS) -> dict[str, nn.Module]:
-    """``"random weights"`` and three networks on the way of its training, named by their errors on the test images.
+    """Return the network ``"random weights"`` and three trained networks, named by their test errors.
 
-    ``checkpoints`` is a folder of `make_checkpoints`, itself or inside of a folder of ``INITSCOPE_DATA``; digits need
-    none.
+    ``checkpoints`` is a folder written by `make_checkpoints`, or its name in a folder of ``INITSCOPE_DATA``; digits do
+    not need it.
     """
     train_set, test_set = split_sets(spec)
     if spec == "digits":
@@ -67,13 +67,14 @@ def networks_at_errors(spec: str, checkpoints: str = CHECKPOINTS) -> dict[str, n
             model = load_model(_DIGITS_CNN, input_shape=test_set.shape, seed=0)
             train(model, train_set, test=test_set, out=folder, **_DIGITS_TRAINING)
             return _loaded(_DIGITS_CNN, Path(folder), _DIGITS_TRAINING["stop_at_errors"], test_set)
-    found = Path(checkpoints) if Path(checkpoints).is_dir() else find(checkpoints)
-    if found is None:
+    location = Path(checkpoints) if Path(checkpoints).is_dir() else find(checkpoints)
+    if location is None:
         raise InputError(
-            f"the checkpoints {checkpoints!r} were not found, here or in a folder of INITSCOPE_DATA; make them once by "
+            f"the checkpoints {checkpoints!r} were not found in the current folder or "
+            "in a folder of INITSCOPE_DATA; create them with "
             f"initscope.reproductions.trained_networks.make_checkpoints({checkpoints!r})"
         )
-    return _loaded(SMALL_CNN, found, _TARGETS, test_set)
+    return _loaded(SMALL_CNN, location, _TARGETS, test_set)
 
 
 def _loaded(architecture: str, folder: Path, targets: tuple[float, ...], test_set: ImageSet) -> dict[str, nn.Module]:
@@ -87,20 +88,20 @@ def _loaded(architecture: str, folder: Path, targets: tuple[float, ...], test_se
 
 
 def guessed_classes(model: nn.Module, images: ImageSet) -> np.ndarray:
-    """Number of the largest output, for every image."""
+    """Return the index of the largest output for every image."""
     values = torch.from_numpy(images.images)
     last = layers_of(model, values)[-1:]
     return np.asarray(layer_rows(model, values, last)[last[0].name].argmax(axis=1))
 
 
 def study_setting(spec: str, images: int, tested: int) -> dict[str, Any]:
-    """What studies that train many times share: small images, a small network, augmentation, batches.
+    """Return common options of studies with many trainings: small images, a small network, augmentation, batches.
 
-    Training and test images evenly spaced over their sets; those of CIFAR-10 averaged to 16×16 pixels.
+    Training and test images are evenly spaced over their sets; those of CIFAR-10 are averaged to 16×16 pixels.
     """
-    train_set, test_set = (each.spread(count) for each, count in zip(split_sets(spec), (images, tested)))
+    train_set, test_set = (image_set.spread(count) for image_set, count in zip(split_sets(spec), (images, tested)))
     if spec != "digits":
-        train_set, test_set = (_halved(each) for each in (train_set, test_set))
+        train_set, test_set = (_halved(image_set) for image_set in (train_set, test_set))
     network = _DIGITS_CNN if spec == "digits" else _STUDY_CNN
     return {
         "build": lambda seed: load_model(network, input_shape=test_set.shape, seed=seed),
@@ -109,7 +110,7 @@ def study_setting(spec: str, images: int, tested: int) -> dict[str, Any]:
 
 
 def _halved(images: ImageSet) -> ImageSet:
-    """Means of 2×2 pixels."""
+    """Return the means of 2×2 pixels."""
     count, channels, height, width = images.images.shape
     blocks = images.images.reshape(count, channels, height // 2, 2, width // 2, 2)
     return replace(images, images=blocks.mean(axis=(3, 5)))

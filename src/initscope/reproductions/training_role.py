@@ -1,6 +1,6 @@
 """Random weights classify average points, training helps at boundaries: test accuracy by distance to the boundary.
 
-Extreme learning (random weights, a linear classifier on the last activation) beside the trained networks.
+Trained networks are compared with extreme learning (a linear classifier on the last activation of random weights).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from initscope.class_geometry import AccuracyByDistance, accuracy_by_distance, b
 from initscope.reproductions.protocol import Declared, Number
 from initscope.reproductions.trained_networks import CHECKPOINTS, guessed_classes, networks_at_errors, split_sets
 
-__all__ = ["EXHIBITS", "gains", "run"]
+__all__ = ["REPRODUCTIONS", "gains", "run"]
 
-_NEIGHBOURS = 20_000
-"""Training images that the distance to the boundary is measured among."""
+_NEIGHBORS = 20_000
+"""Number of training images for the distance to the boundary."""
 
 
 def run(
@@ -23,9 +23,9 @@ def run(
     tested: int = 5000,
     groups: int = 10,
 ) -> AccuracyByDistance:
-    """Accuracy on ``tested`` test images by groups of their distance to the boundary, among 20,000 training images.
+    """Compute the accuracy on ``tested`` test images by groups of distance to the boundary of 20,000 training images.
 
-    The linear classifier on random weights has ``fitted`` labelled images.
+    The linear classifier on random weights is fitted to ``fitted`` labeled images.
     """
     networks = networks_at_errors(spec, checkpoints)
     train_set, test_set = split_sets(spec)
@@ -34,33 +34,33 @@ def run(
     guesses = {"random weights": extreme_learning(random, train_set.spread(fitted), test_set)}
     guesses |= {name: guessed_classes(model, test_set) for name, model in networks.items()}
     correct = {name: guess == test_set.labels for name, guess in guesses.items()}
-    return accuracy_by_distance(boundary_distance(train_set.spread(_NEIGHBOURS), test_set), correct, groups=groups)
+    return accuracy_by_distance(boundary_distance(train_set.spread(_NEIGHBORS), test_set), correct, groups=groups)
 
 
-def gains(found: AccuracyByDistance) -> tuple[float, float]:
-    """What training to the last checkpoint gains over random weights: nearest to the boundary, and deepest inside."""
-    start, *_, end = found.accuracy.values()
-    return end[0] - start[0], end[-1] - start[-1]
+def gains(result: AccuracyByDistance) -> tuple[float, float]:
+    """Return the gain of the last checkpoint over random weights, nearest to the boundary and deepest inside."""
+    random, *_, trained = result.accuracy.values()
+    return trained[0] - random[0], trained[-1] - random[-1]
 
 
-def _numbers(found: AccuracyByDistance) -> dict[str, Number]:
-    places = {"at the boundary": 0, "deep inside": -1}
+def _numbers(result: AccuracyByDistance) -> dict[str, Number]:
+    groups = {"at the boundary": 0, "deep inside": -1}
     return {
-        f"{name}, {where}": Number(values[place], found.standard_error[name][place])
-        for name, values in found.accuracy.items()
-        for where, place in places.items()
+        f"{name}, {where}": Number(values[group], result.standard_error[name][group])
+        for name, values in result.accuracy.items()
+        for where, group in groups.items()
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-role-of-training",
         source="Bronstein 2016, 'Role of training', conclusions",
-        statement="Random weights are good for classifying average points; training improves performance at class "
-        "boundaries. Shown: random weights are worst there, and training gains most there.",
+        statement="Random weights classify average points well; training improves performance at class boundaries. "
+        "Random weights are worst there, and training gains most there.",
         produce=run,
         numbers=_numbers,
-        holds=lambda found: gains(found)[0] > max(gains(found)[1], 0.0),
+        holds=lambda result: gains(result)[0] > max(gains(result)[1], 0.0),
         small={"spec": "digits", "fitted": 1200, "tested": 597, "groups": 5},
     ),
 )

@@ -19,7 +19,7 @@ from initscope.results import make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "WidthVariation", "run"]
+__all__ = ["REPRODUCTIONS", "WidthVariation", "run"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class WidthVariation(Rows):
     rows: tuple[LayerRatios, ...]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Gradient ratio of every layer, mean ± sd over samples, with the predicted mean as a thin line."""
+        """Plot the gradient ratio of every layer, mean ± sd over samples, with the predicted mean as a thin line."""
         ax = make_axes(ax)
         for index, variation in enumerate(self.variations):
             rows = [row for row in self.rows if row.network == _name(variation)]
@@ -67,15 +67,17 @@ def run(
     classes: int = 20,
     seed: int = 0,
 ) -> WidthVariation:
-    """Widths drawn from U(width - v, width + v), He fan-out; published: the larger v, the farther from 1.
+    """Measure networks with widths from U(width - v, width + v) and He fan-out; larger v gives ratios farther from 1.
 
     Source: [ArpitBengio2019]_ figure 3 and section 4.3.
 
-    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass
-    only.
+    The prediction multiplies the gradient of layer l for equal widths by √(n_l/n_L), since fan-out preserves only the
+    forward pass.
     """
     if max(variations) >= width:
-        raise InputError(f"variations up to {max(variations)} must stay below width = {width}: layers would vanish")
+        raise InputError(
+            f"variations up to {max(variations)} must stay below width = {width}, so that every layer has units"
+        )
     data = input_rows(data, samples, inputs, torch.Generator().manual_seed(seed))
     rows: list[LayerRatios] = []
     spread, predicted = [], []
@@ -92,14 +94,14 @@ def run(
     return WidthVariation(tuple(variations), tuple(spread), tuple(predicted), tuple(rows))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-figure-3",
         source="Arpit, Bengio 2019, figure 3",
-        statement="The more the widths of the layers differ, the farther gradient norms are from 1.",
+        statement="Gradient norms are farther from 1 if the widths of the layers differ more.",
         produce=run,
-        numbers=lambda found: {f"spread at ±{v}": Number(s) for v, s in zip(found.variations, found.spread)},
-        holds=lambda found: all(a < b for a, b in zip(found.spread, found.spread[1:])),
+        numbers=lambda result: {f"spread at ±{v}": Number(s) for v, s in zip(result.variations, result.spread)},
+        holds=lambda result: all(a < b for a, b in zip(result.spread, result.spread[1:])),
         small={"variations": (1, 120, 180), "width": 200, "depth": 8, "samples": 50, "inputs": 50},
         data="data",
     ),

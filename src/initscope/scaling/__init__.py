@@ -1,9 +1,9 @@
-"""How a network scales with width and depth: transformers from their configuration, and the coordinate check.
+"""Scaling of networks with width and depth: predictions for transformer configurations, and the coordinate check.
 
-`read` understands Hugging Face configurations (a config.json, a dict, ``hf:LlamaConfig``); `outlook` runs the tokens'
-Gram matrix through all blocks without any weights; `compare_initializations` does so for several initializations.
-`coordinates` builds a model at several widths, `depth_coordinates` at several depths; both predict and measure how
-scales grow. Read ``transformer`` and ``coordinate_check`` first.
+`read` reads Hugging Face configurations (a config.json, a dict, ``hf:LlamaConfig``). `outlook` propagates the Gram
+matrix of the tokens through all blocks without weights; `compare_initializations` does so for several
+initializations. `coordinates` builds a model at several widths, `depth_coordinates` at several depths; both predict
+and measure how the RMS of every row grows. Read ``transformer`` and ``coordinate_check`` first.
 """
 
 from initscope.scaling.comparison import InitializationComparison, compare_initializations

@@ -1,4 +1,4 @@
-"""What the branches of a block add to the stream, from the Gram matrix that they read: no weights, and heads drawn."""
+"""Gram matrices of the residual branches of a block, without weights; only attention heads are sampled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from initscope.theory.activations import activation
 
 __all__ = ["attention", "feed_forward", "mixed"]
 
-_NODES = 4097  # of the table of a dual: linear between them it is right to 1e-6
+_NODES = 4097  # of the table of a dual: linear interpolation has errors below 1e-6
 
 
 def attention(
@@ -29,12 +29,15 @@ def attention(
     causal: bool,
     source: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The branch of attention, to other tokens or to a ``source``: heads drawn at their own size, q beside -q."""
+    """Return the Gram matrix of the attention branch, with entropy and scores; the keys are the tokens or ``source``.
+
+    Heads of the given size are sampled, each query with its negative (antithetic pairs).
+    """
     spreads, root = model.spreads, factor_of(read).float()
     other = root if source is None else factor_of(source).float()
     sides = []
-    for one, spread in ((root, spreads.query), (other, spreads.key)):
-        drawn = one @ torch.randn((len(one), draws * model.head_size), generator=generator)
+    for factor, spread in ((root, spreads.query), (other, spreads.key)):
+        drawn = factor @ torch.randn((len(factor), draws * model.head_size), generator=generator)
         drawn = (drawn * (spread * math.sqrt(model.width))).reshape(2, -1, draws, model.head_size).transpose(1, 2)
         if model.head_norm:
             drawn = torch.nn.functional.rms_norm(drawn, (model.head_size,), eps=model.eps)
@@ -44,12 +47,12 @@ def attention(
     after = attended_gram((read if source is None else source)[None], weights[:1], weights[1:])[0]
     gain = model.width * spreads.value**2 * model.heads * model.head_size * spreads.output**2
     scores = model.scale * (query[:, :1] @ key[:, :1].mT)
-    told = {"entropy": entropy_of(weights), "scores": float((scores - scores.mean(dim=-1, keepdim=True)).std())}
-    return gain * after, told
+    statistics = {"entropy": entropy_of(weights), "scores": float((scores - scores.mean(dim=-1, keepdim=True)).std())}
+    return gain * after, statistics
 
 
 def _rotated(values: Tensor, base: float, channels: int) -> Tensor:
-    """Halves of the first ``channels``, or of all, turned against each other by the position [Su2021]_."""
+    """Apply rotary position embedding to the first ``channels``, or to all if it is 0 [Su2021]_."""
     half = (channels or values.shape[-1]) // 2
     angle = torch.arange(values.shape[-2])[:, None] / base ** (torch.arange(half) / half)
     cos, sin = (function(angle).float() for function in (torch.cos, torch.sin))
@@ -58,7 +61,7 @@ def _rotated(values: Tensor, base: float, channels: int) -> Tensor:
 
 
 def feed_forward(model: Transformer) -> Callable[[Tensor], Tensor]:
-    """The branch of a feed-forward layer on normed tokens: the dual, read from a table over the cosine."""
+    """Return the map from cosines of normalized tokens to the Gram matrix of the feed-forward branch, as a table."""
     sigma, variance = activation(model.activation), model.width * model.spreads.up**2
     cosines = 1 - 2 * np.linspace(0, 1, _NODES) ** 2
     size = np.full(_NODES, variance)
@@ -69,16 +72,16 @@ def feed_forward(model: Transformer) -> Callable[[Tensor], Tensor]:
 
     def branch(read: Tensor) -> Tensor:
         cosine = read.clamp(-1, 1)
-        place = (1 - cosine).mul_(0.5).sqrt_().mul_(_NODES - 1)  # duals are smooth in it near equal tokens
-        below = place.long()
-        values = torch.take(steps, below).mul_(place.sub_(below)).add_(torch.take(nodes, below))
+        position = (1 - cosine).mul_(0.5).sqrt_().mul_(_NODES - 1)  # duals are smooth functions of this near cosine 1
+        below = position.long()
+        values = torch.take(steps, below).mul_(position.sub_(below)).add_(torch.take(nodes, below))
         return values.mul_(cosine) if model.gated else values
 
     return branch
 
 
 def mixed(model: Transformer, branch: Tensor, read: Tensor, generator: torch.Generator) -> Tensor:
-    """Of a mixture: two tokens share what an expert adds only where both chose it, with the weights of both."""
+    """Return the branch of a mixture of experts: two tokens share the output of an expert only if both chose it."""
     if model.experts == 1:
         return branch
     total, draws = torch.zeros_like(branch), 8

@@ -1,4 +1,4 @@
-"""`compare_initializations`: one configuration under several initializations, side by side."""
+"""`compare_initializations`: predictions for one configuration under several initializations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["InitializationComparison", "compare_initializations"]
 
 @dataclass(frozen=True)
 class InitializationComparison(Result):
-    """Outlooks of one configuration, by the name of the initialization."""
+    """Predictions (`Outlook`) for one configuration, by the name of the initialization."""
 
     outlooks: dict[str, Outlook]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per initialization: the stream and its tokens at the end, attention, logits, loss; notes, if any."""
+        """Return one dict per initialization: residual stream at the end, attention, logits, loss; notes, if any."""
         result = []
         for name, prediction in self.outlooks.items():
             stream = [row for row in prediction.rows if row.kind != "logits"]
@@ -47,7 +47,7 @@ class InitializationComparison(Result):
         return result
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Cosine of tokens against depth, one line for each initialization."""
+        """Plot the mean cosine of tokens against depth, one line per initialization."""
         ax = make_axes(ax)
         for name, prediction in self.outlooks.items():
             ax.plot([row.token_cosine for row in prediction.rows if row.kind != "logits"], label=name)
@@ -58,7 +58,7 @@ class InitializationComparison(Result):
 
 
 def _without_rounding(value: float) -> float:
-    """0 for what is 0 but for rounding."""
+    """Return 0 for values below the rounding error."""
     return 0.0 if abs(value) < 1e-9 else value
 
 
@@ -74,9 +74,9 @@ def compare_initializations(
     tokens : int
         Length of the sequences.
     initializations : sequence of str, optional
-        Names of `INITIALIZATIONS`. None: all, without DeepNorm for an encoder with a decoder.
+        Names in `INITIALIZATIONS`. None: all; DeepNorm is left out for encoder-decoder models.
     options
-        Those of `outlook`: ``ids``, ``heads``, ``seed``.
+        Options of `outlook`: ``ids``, ``heads``, ``seed``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""`coordinates`: models of several widths, their sizes by theory, and after a few steps of the optimizer."""
+"""`coordinates`: RMS values of a model at several widths, predicted, and measured over a few optimizer steps."""
 
 from __future__ import annotations
 
@@ -49,32 +49,31 @@ def coordinates(
 ) -> CoordinateCheck:
     """Check how the scale of every row grows with the width, at initialization and after steps of the optimizer.
 
-    The coordinate check of [Yang2021]_: where sizes do not depend on the width after a few steps, hyperparameters that
-    suit a narrow model suit a wide one.
+    This is the coordinate check of [Yang2021]_. If scales after a few steps do not depend on the width, hyperparameters
+    of a narrow model transfer to a wide one.
 
     Parameters
     ----------
     factory : callable
-        ``factory(width)`` builds the model, with its weights drawn.
+        ``factory(width)`` returns the initialized model.
     x : tensor ``[samples, ...]``
-        One batch; the first half of it is predicted against the second.
+        One batch. The prediction uses pairs of a sample of the first half and a sample of the second half.
     widths : sequence of int
-        At least two; four, each twice the one before, tell exponents to some .05.
+        At least two. Four widths, each twice the one before, give exponents to about 0.05.
     targets : tensor, optional
-        Classes (int) or values, shaped as the loss needs them. None: random classes of the last axis.
+        Classes (int) or values, with the shape that the loss needs. None: random classes of the last axis.
     optimizer : callable, optional
-        ``optimizer(model)``; None: Adam with learning rate 0.01/width·(smallest width) for matrices inside, as for μP,
-        and 0.01 for embeddings, biases and norms.
+        ``optimizer(model)`` returns the optimizer. None: Adam as in μP, with learning rate
+        0.01 · (smallest width) / width for hidden matrices, and 0.01 for embeddings, biases and norms.
     steps : int
-        Steps of the optimizer; 0: initialization alone.
+        Number of optimizer steps; 0 checks only the initialization.
     draws : int
-        Models of each width, whose sizes are averaged; errors of exponents are over them, and need at least two.
-        Predictions are averaged over at least four, because they read the variances of the weights, which models of
-        finite width know only so well.
+        Models per width to average over. Standard errors of exponents need at least two. Predictions average over at
+        least four, because they use the empirical variances of the weights.
     tolerance : float
-        Exponents up to this pass.
+        Largest exponent, in absolute value, that passes.
     seed : int
-        Of the weights and targets.
+        Seed of the weights and targets.
 
     Returns
     -------
@@ -89,7 +88,7 @@ def coordinates(
     runs = [[model.run(steps, seed + draw) for draw in range(draws)] for model in models]
     names = runs[0][0][1]
     if any(other != names for run in runs for _, other in run):
-        raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
+        raise InputError("the ops of the model differ between widths; build it with the same layers at every width")
     squares = np.stack([[size**2 for size, _ in run] for run in runs])  # [widths, draws, steps + 1, rows]
     predicted = predicted_sizes(models, names, draws, seed)
     rows = tuple(
@@ -103,14 +102,14 @@ def coordinates(
         for index, name in enumerate(names)
     )
     reads = [name.reads for name in names]
-    # The same number of heads at every width: their size grows with it.
+    # With the same number of heads at every width, their size grows with the width.
     wider = frozenset(index for index in models[0].heads if len({model.heads.get(index) for model in models}) == 1)
     sizes = np.sqrt(squares.mean(axis=1))
     return CoordinateCheck(widths, steps, tolerance, rows, sizes, width_findings(rows, reads, tolerance, wider))
 
 
 def checked_data(x: Any) -> Tensor:
-    """The batch as a tensor of at least two samples."""
+    """Return the batch as a tensor of at least two samples."""
     data = torch.as_tensor(x)
     if len(data) < 2:
         raise InputError(f"x of shape {tuple(data.shape)} must hold at least two samples")
@@ -118,13 +117,13 @@ def checked_data(x: Any) -> Tensor:
 
 
 def predicted_exponent(sizes: Sequence[int], values: Floats) -> tuple[float, float]:
-    """Exponent of ``values [draws, sizes]``, averaged over draws as squares, and its standard error over the draws."""
+    """Return the exponent of ``values [draws, sizes]``, root mean squares over draws, and its standard error."""
     (slope,), (error,) = fitted(sizes, values.T[:, :, None] ** 2)
     return slope, error
 
 
 def fitted(widths: Sequence[int], squares: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    r"""Exponents of root mean squares after every step, and their standard errors, from ``[widths, draws, steps + 1]``.
+    r"""Return exponents of root mean squares after every step, and their errors, from ``[widths, draws, steps + 1]``.
 
     The slope is :math:`\sum_i w_i\log s_i` with :math:`w_i = (x_i-\bar x)/\sum_j(x_j-\bar x)^2` of the logarithms
     x of the widths. Its variance is :math:`\sum_i w_i^2\,\mathrm{Var}\log s_i`, from the draws at each width: narrow
@@ -142,7 +141,7 @@ def fitted(widths: Sequence[int], squares: Floats) -> tuple[tuple[float, ...], t
 
 
 class RowName(NamedTuple):
-    """A row of the model, the same at every size; ``reads``: the places of the rows before it."""
+    """A row of the model, the same at every size; ``reads`` are the indices of its input rows."""
 
     layer: str
     kind: str
@@ -151,11 +150,11 @@ class RowName(NamedTuple):
 
 
 class AtSize:
-    """The model at one size: built, predicted, and trained for a few steps.
+    """Builds the model at one size and trains it for a few steps.
 
-    ``size`` is what it is compared by, the width unless given. It is part of the weights' seed: otherwise small models
-    would hold the first numbers of large ones, and their deviations would not be independent. Targets are the same at
-    all sizes.
+    ``size`` is the width or the depth of the comparison, by default the width. It is part of the seed of the weights:
+    otherwise small models would use the first random numbers of large ones, and their errors would be correlated.
+    Targets are the same at all sizes.
     """
 
     def __init__(
@@ -169,24 +168,29 @@ class AtSize:
         size: int | None = None,
     ) -> None:
         if not _takes_width(factory):
-            raise InputError(f"{getattr(factory, '__name__', factory)} takes no width; coordinates need factory(width)")
+            raise InputError(
+                f"{getattr(factory, '__name__', factory)} has no parameter for "
+                "the width; coordinates need factory(width)"
+            )
         self.factory, self.width, self.data, self.targets = factory, width, data, targets
         self.size = width if size is None else size
         self.optimizer = optimizer or (lambda model: _adam(model, least))
         self.heads: dict[int, int] = {}
-        """Of the rows that hold scores."""
+        """Number of heads of the rows that hold scores, by the index of the row."""
 
     def build(self, seed: int) -> nn.Module:
-        """The model with its weights, the same for a seed."""
+        """Return the initialized model; the same seed gives the same weights."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(torch_generator(seed, f"weights at size {self.size}").initial_seed())
             model = self.factory(self.width)
         if not isinstance(model, nn.Module):
-            raise InputError(f"the factory gave {type(model).__name__} for width {self.width}, not a torch module")
+            raise InputError(
+                f"the factory returned {type(model).__name__} for width {self.width}; it must return a torch.nn.Module"
+            )
         return model.eval()
 
     def run(self, steps: int, seed: int) -> tuple[Floats, list[RowName]]:
-        """Sizes ``[steps + 1, rows]`` of every row after every step, and the names of the rows."""
+        """Return the RMS ``[steps + 1, rows]`` of every row after every step, and the rows."""
         model = self.build(seed)
         try:
             with torch.no_grad():
@@ -215,7 +219,7 @@ def _takes_width(factory: Any) -> bool:
 
 
 def _adam(model: nn.Module, least: int) -> torch.optim.Optimizer:
-    """Adam with 1/fan-in for matrices inside: embeddings, biases and norms keep their rate."""
+    """Return Adam with learning rates ∝ 1/fan-in for hidden matrices and constant rates for other parameters."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     groups = []
     for parameter in model.parameters():
@@ -225,9 +229,9 @@ def _adam(model: nn.Module, least: int) -> torch.optim.Optimizer:
 
 
 def _loss(output: Any, targets: Any, seed: int) -> Tensor:
-    """Cross-entropy over the last axis for classes, the mean square for values."""
-    found = output.values() if hasattr(output, "keys") else output
-    values: Tensor = output if isinstance(output, Tensor) else next(iter(found))
+    """Return the cross-entropy over the last axis for classes, the mean squared error for values."""
+    items = output.values() if hasattr(output, "keys") else output
+    values: Tensor = output if isinstance(output, Tensor) else next(iter(items))
     flat = values.flatten(0, -2)
     if targets is None:
         generator = torch_generator(seed, "targets")
@@ -238,10 +242,7 @@ def _loss(output: Any, targets: Any, seed: int) -> Tensor:
 
 @torch.no_grad()
 def _sizes(graph: Graph, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
-    """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call.
-
-    Also the number of heads of the latter, by the place of their row.
-    """
+    """Return the RMS of all rows and of attention scores, the rows, and the number of heads by the row of scores."""
     seen: dict[Any, list[tuple[str, str, float]]] = {}
     heads_of: dict[Any, int] = {}
 
@@ -256,13 +257,13 @@ def _sizes(graph: Graph, data: Tensor) -> tuple[Floats, list[RowName], dict[int,
             heads_of[node] = scores.shape[-3]
 
     graph.execute(bind(graph.model, data), watch)
-    places: dict[Any, int] = {}
+    indices: dict[Any, int] = {}
     names, sizes, heads_at = list[RowName](), list[float](), dict[int, int]()
     for node in graph.nodes:
-        before = tuple(places[parent] for parent in node.inputs if parent in places)
+        before = tuple(indices[parent] for parent in node.inputs if parent in indices)
         for kind, role, size in seen.get(node, ()):
             if kind != SCORES:
-                places[node] = len(names)
+                indices[node] = len(names)
             else:
                 heads_at[len(names)] = heads_of[node]
             names.append(RowName(node.name, kind, role, before))
@@ -271,11 +272,11 @@ def _sizes(graph: Graph, data: Tensor) -> tuple[Floats, list[RowName], dict[int,
 
 
 def _scores(node: Node, args: Any, kwargs: Any) -> Tensor | None:
-    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other nodes."""
+    """Return the scores that the softmax of attention reads, ``[…, heads, queries, keys]``; None for other nodes."""
     if node.traits.attention == "fused" and len(args) > 1:
         queries, keys = args[0], args[1]
         scale = kwargs.get("scale") or queries.shape[-1] ** -0.5
-        shared = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)  # by a group of heads
+        shared = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)  # grouped-query attention
         return scale * (queries @ shared.mT)  # type: ignore[no-any-return]
     if node.traits.attention == "weights" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
         return torch.where(args[0] > -1e9, args[0], 0.0)
@@ -287,21 +288,23 @@ def _rms(values: Tensor) -> float:
 
 
 def predicted_sizes(models: Sequence[AtSize], names: Sequence[RowName], draws: int, seed: int) -> Floats:
-    """Sizes at initialization by theory, ``[draws, models, rows]``, of at least four draws; NaN where there is none."""
+    """Return predicted RMS at initialization, ``[draws, models, rows]``, with at least four draws; NaN if unknown."""
     result = np.full((max(draws, _LEAST_PREDICTIONS), len(models), len(names)), np.nan)
     for draw, (index, at_size) in itertools.product(range(len(result)), enumerate(models)):
         model, half = at_size.build(seed + draw), len(at_size.data) // 2
         prediction = predict(model, at_size.data[:half], at_size.data[half : 2 * half], seed=seed + draw)
-        start = _start(model, at_size.data)
-        by_name = {row.layer: float(prediction.rms_ratio[place].mean()) for place, row in enumerate(prediction.rows)}
-        for place, name in enumerate(names):
+        input_rms = _input_rms(model, at_size.data)
+        by_name = {
+            row.layer: float(prediction.rms_ratio[row_index].mean()) for row_index, row in enumerate(prediction.rows)
+        }
+        for row_index, name in enumerate(names):
             if name.kind != SCORES:
-                result[draw, index, place] = by_name.get(name.layer, np.nan) * start
+                result[draw, index, row_index] = by_name.get(name.layer, np.nan) * input_rms
     return result
 
 
-def _start(model: nn.Module, data: Tensor) -> float:
-    """The size that ratios refer to: that of real inputs, or of what a table makes of indices."""
+def _input_rms(model: nn.Module, data: Tensor) -> float:
+    """Return the RMS that ratios refer to: that of real inputs, or of the embedding of indices."""
     if data.is_floating_point():
         return _rms(data)
     table = next((module for module in model.modules() if isinstance(module, nn.Embedding)), None)

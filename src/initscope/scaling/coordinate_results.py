@@ -1,4 +1,4 @@
-"""What a coordinate check found: exponents of every row, and the finding in words."""
+"""Results of a coordinate check: exponents of every row, and findings as messages."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ __all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", 
 
 Floats = npt.NDArray[np.float64]
 SCORES = "scores"
-"""Kind of the rows that hold what a softmax of attention reads."""
+"""Kind of the rows that hold attention scores (inputs of the softmax)."""
 DEPTH = "depth"
-"""Role of the rows of a check against the depth."""
+"""Role of the rows of a depth check."""
 _DRAWN = ("embedding", "weights", SCORES, DEPTH)
-_HALF_ROOT = -0.25  # between 1/d (-0.5 at the start) and 1/√d (0)
+_HALF_ROOT = -0.25  # between 1/d (exponent -0.5 at initialization) and 1/√d (0)
 _ADVICE = {
-    SCORES: "use 1/d attention: divide scores by the head size, not by its root",
-    "embedding": "scale the embedding so that its size does not depend on the width",
-    "output": "divide the output by the width: an output multiplier, or weights of deviation 1/width",
+    SCORES: "use 1/d attention: divide scores by the head size, not by its square root",
+    "embedding": "scale the embedding so that its RMS does not depend on the width",
+    "output": "divide the output by the width: an output multiplier, or weights with standard deviation 1/width",
     "weights": "scale its weights by 1/√fan-in, and their learning rate by 1/fan-in under Adam",
 }
 
 
 @dataclass(frozen=True)
 class CoordinateRow(Result):
-    """Exponents of one row's root mean square against the width.
+    """Exponents of the root mean square of one row against the width.
 
-    ``predicted`` is by theory at initialization, NaN where a row has no prediction; ``predicted_se`` is its standard
-    error over the models that were drawn. ``measured [steps + 1]`` are after 0, 1, … steps, with their standard errors
-    over the draws of the weights ``errors``, NaN with one draw.
+    ``predicted`` is the exponent at initialization by theory, NaN without a prediction; ``predicted_se`` is its
+    standard error over the draws. ``measured [steps + 1]`` are the exponents after 0, 1, … steps, and ``errors`` their
+    standard errors over draws of the weights, NaN with one draw.
     """
 
     layer: str
@@ -52,10 +52,10 @@ class CoordinateRow(Result):
 
 @dataclass(frozen=True)
 class _Check(Result):
-    """Exponents of rows against a size of the model, and what is wrong in words.
+    """Exponents of rows against the width or depth of the model, and findings as messages.
 
-    ``at`` are the sizes of the models; ``sizes [at, steps + 1, rows]`` are root mean squares. ``passes`` where nothing
-    grows or shrinks by more than ``tolerance`` after the last step.
+    ``at`` are the widths or depths; ``sizes [at, steps + 1, rows]`` are root mean squares. ``passes`` is true if no
+    exponent exceeds ``tolerance`` in absolute value after the last step.
     """
 
     at: tuple[int, ...]
@@ -68,11 +68,11 @@ class _Check(Result):
 
     @property
     def passes(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row: exponents at initialization, predicted and measured, and after the last step."""
+        """Return one dict per row: exponents at initialization, predicted and measured, and after the last step."""
         return [
             {
                 "layer": row.layer, "kind": row.kind,
@@ -84,18 +84,18 @@ class _Check(Result):
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Widths or depths, findings and rows."""
+        """Return widths or depths, findings and rows."""
         return {
             f"{self.against}s": list(self.at), "steps": self.steps, "passes": self.passes,
             "findings": list(self.findings), "rows": [row.to_dict() for row in self.rows],
         }  # fmt: skip
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Root mean squares against the width or depth, at initialization (dashed) and after the last step."""
+        """Plot root mean squares against the width or depth, at initialization (dashed) and after the last step."""
         ax = make_axes(ax)
         chosen = [index for index, row in enumerate(self.rows) if row.role in _DRAWN]
-        for place, index in enumerate(chosen):
-            color = f"C{place % 10}"
+        for number, index in enumerate(chosen):
+            color = f"C{number % 10}"
             ax.loglog(self.at, self.sizes[:, 0, index], "--", color=color, alpha=0.5)
             ax.loglog(self.at, self.sizes[:, -1, index], color=color, label=self.rows[index].layer)
         ax.set_xticks(self.at, [str(size) for size in self.at])
@@ -115,7 +115,7 @@ class CoordinateCheck(_Check):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the models."""
+        """Sizes of the models."""
         return self.at
 
 
@@ -127,7 +127,7 @@ class DepthCheck(_Check):
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """Of the models."""
+        """Sizes of the models."""
         return self.at
 
 
@@ -137,23 +137,23 @@ def width_findings(
     tolerance: float,
     wider: frozenset[int] = frozenset(),
 ) -> tuple[str, ...]:
-    """In words, which rows do not stay put, each where it begins: rows that only pass it on are not named.
+    """Return messages about rows whose RMS depends on the width; only the first row of each cause is named.
 
-    After the last step no size may depend on the width; before the first a size may fall, but not grow. Scores and the
-    output may fall at any time: both start small in μP, and a few steps do not make up for it. Scores of heads whose
-    size grows with the width (rows ``wider``) must fall like its root at initialization [Yang2021]_: a few steps do not
-    align queries and keys, but training does, and then scores grow by that root.
+    After the last step no RMS may depend on the width. At initialization it may shrink, but not grow. Scores and the
+    output may always shrink: both are small at initialization in μP, and a few steps do not compensate for it. If heads
+    grow with the width (rows ``wider``), their scores must shrink like 1/√width at initialization [Yang2021]_:
+    training later aligns queries and keys, and then scores grow by √width.
     """
     wrong: dict[int, float] = {}
     weights = [index for index, row in enumerate(rows) if row.role == "weights"]
     for index, row in enumerate(rows):
-        start, end = row.measured[0], row.measured[-1]
-        grown = math.isfinite(end) and abs(end) > tolerance + two_errors(row, -1)
-        if grown and not (len(row.measured) == 1 and end < 0):
-            wrong[index] = end
-        elif math.isfinite(start) and start > tolerance + two_errors(row, 0):
-            wrong[index] = start
-    found = []
+        initial, final = row.measured[0], row.measured[-1]
+        grown = math.isfinite(final) and abs(final) > tolerance + two_errors(row, -1)
+        if grown and not (len(row.measured) == 1 and final < 0):
+            wrong[index] = final
+        elif math.isfinite(initial) and initial > tolerance + two_errors(row, 0):
+            wrong[index] = initial
+    messages = []
     for index, exponent in wrong.items():
         row = rows[index]
         role = "output" if weights and index == weights[-1] and row.role == "weights" else row.role
@@ -163,29 +163,32 @@ def width_findings(
             continue
         verb = "grow" if exponent > 0 else "shrink"
         what = f"logits of {row.layer}" if role == SCORES else row.layer
-        found.append(f"{what} {verb}{'' if role == SCORES else 's'} like width^{exponent:.2g}: {_ADVICE[role]}")
-    return tuple(found + [text for index in sorted(wider - wrong.keys()) if (text := _unscaled(rows[index]))])
+        messages.append(f"{what} {verb}{'' if role == SCORES else 's'} like width^{exponent:.2g}: {_ADVICE[role]}")
+    return tuple(messages + [text for index in sorted(wider - wrong.keys()) if (text := _unscaled(rows[index]))])
 
 
 def two_errors(row: CoordinateRow, step: int) -> float:
-    """Twice the standard error of an exponent; 0 where one draw has none."""
+    """Return twice the standard error of an exponent; 0 with a single draw."""
     error = row.errors[step]
     return 2 * error if math.isfinite(error) else 0.0
 
 
 def _unscaled(row: CoordinateRow) -> str:
-    """What to say of scores that do not fall with the size of their heads."""
-    start = row.measured[0]
-    if not math.isfinite(start) or start - two_errors(row, 0) < _HALF_ROOT:
+    """Return the message about scores that do not shrink with the size of their heads; empty if they do."""
+    exponent = row.measured[0]
+    if not math.isfinite(exponent) or exponent - two_errors(row, 0) < _HALF_ROOT:
         return ""
-    told = f"logits of {row.layer} start like width^{start:.2g} and will grow like width^{start + 0.5:.2g}"
-    return f"{told} once queries and keys align: {_ADVICE[SCORES]}"
+    prediction = (
+        f"logits of {row.layer} scale like width^{exponent:.2g} at initialization "
+        f"and will grow like width^{exponent + 0.5:.2g}"
+    )
+    return f"{prediction} once queries and keys align: {_ADVICE[SCORES]}"
 
 
 def _passes_on(
     parent: int, wrong: dict[int, float], rows: Sequence[CoordinateRow], exponent: float, reads: Sequence[Sequence[int]]
 ) -> bool:
-    """Whether a row before, or one that it moves, is wrong in the same way."""
+    """Return whether an input of a row has the same problem, directly or before ops that pass it on."""
     if parent in wrong and wrong[parent] * exponent > 0:
         return True
     if rows[parent].role in ("movement", "bookkeeping", "activation", "scaling"):

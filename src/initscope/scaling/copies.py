@@ -1,4 +1,4 @@
-"""`scaled_copies`: models of `transformers` from one configuration at several widths, for what is to be measured."""
+"""`scaled_copies`: models of `transformers` from one configuration at several widths, for measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from initscope.errors import InputError
-from initscope.models.libraries import library
+from initscope.models.hub_models import library
 from initscope.scaling.families import entries_of
 
 if TYPE_CHECKING:
@@ -31,21 +31,21 @@ def scaled_copies(source: Any, **changes: Any) -> tuple[int, Callable[[int], nn.
     Parameters
     ----------
     source : path, dict or str
-        As of `read`; needs the library `transformers`.
+        See `read`. Needs the library `transformers`.
     changes
         Entries to set, by their names in the configuration.
 
     Returns
     -------
     width : int
-        Of the configuration itself.
+        Width of the configuration.
     factory : callable
-        ``factory(width)``, its weights drawn as `transformers` draws them.
+        ``factory(width)`` returns a model that `transformers` initialized.
     """
     entries = entries_of(source, **changes)
     kind = str(entries.get("model_type"))
     if kind not in _WIDTHS:
-        raise InputError(f"models of {kind} are not built at several widths; known: {', '.join(_WIDTHS)}")
+        raise InputError(f"model_type {kind!r} cannot be built at several widths; supported: {', '.join(_WIDTHS)}")
     transformers = library("transformers")
     first = _WIDTHS[kind][0]
     base = int(entries[first])
@@ -59,19 +59,19 @@ def scaled_copies(source: Any, **changes: Any) -> tuple[int, Callable[[int], nn.
 
 
 def _scaled(entries: Mapping[str, Any], kind: str, factor: float) -> dict[str, Any]:
-    """Widths and numbers of heads times a factor, which must leave them whole."""
+    """Return widths and numbers of heads times a factor; they must be whole numbers."""
     result: dict[str, Any] = {"use_cache": False}
     for name in _WIDTHS[kind]:
         value = entries.get(name)
         if value is None:
             continue
         if abs(value * factor - round(value * factor)) > 1e-9 or value * factor < 1:
-            raise InputError(f"{name} = {value} times {factor:g} is no whole number; give other factors")
+            raise InputError(f"{name} = {value} times {factor:g} is not a whole number; choose other factors")
         result[name] = round(value * factor)
     return result
 
 
 def _without_names(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries that say how a model was saved are no sizes."""
+    """Return the entries without those that describe how the model was saved."""
     left_out = ("model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path")
     return {name: value for name, value in entries.items() if name not in left_out}

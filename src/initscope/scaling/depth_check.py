@@ -1,4 +1,4 @@
-"""`depth_coordinates`: models of several depths, and what grows in them, predicted and after a few steps."""
+"""`depth_coordinates`: RMS values of a model at several depths, predicted, and measured over a few optimizer steps."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def depth_coordinates(
     tolerance: float = 0.2,
     seed: int = 0,
 ) -> DepthCheck:
-    """Check how the stream, the last branch's share of it, and the output grow with the number of blocks.
+    """Check how the residual stream, the share of the last branch, and the output grow with the number of blocks.
 
-    The stream is the last sum of branches; models without sums have their output alone. Where sizes do
-    not depend on the depth, what suits a shallow model suits a deep one.
+    The stream is the last sum of branches; in models without sums only the output is checked. If scales do not depend
+    on the depth, hyperparameters of a shallow model transfer to a deep one.
 
     Parameters
     ----------
     factory : callable
-        ``factory(width, depth=depth)`` builds the model, with its weights drawn.
+        ``factory(width, depth=depth)`` returns the initialized model.
     x : tensor ``[samples, ...]``
-        One batch; the first half of it is predicted against the second.
+        One batch. The prediction uses pairs of a sample of the first half and a sample of the second half.
     width : int
-        Of all models.
+        Width of all models.
     depths : sequence of int
         At least two.
     targets, optimizer, steps, draws, tolerance, seed
-        As of `coordinates`.
+        See `coordinates`.
 
     Returns
     -------
@@ -67,26 +67,29 @@ def depth_coordinates(
     >>> import torch
     >>> def stack(width, depth):
     ...     return torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(depth)))
-    >>> found = depth_coordinates(stack, torch.randn(8, 16), width=16, depths=(2, 4), steps=0)
-    >>> found.findings[0].split(":")[0][:32]      # torch draws variances of a third
+    >>> check = depth_coordinates(stack, torch.randn(8, 16), width=16, depths=(2, 4), steps=0)
+    >>> check.findings[0].split(":")[0][:32]      # the default of torch has variance 1/(3·fan-in)
     'the output shrinks like depth^-1'
     """
     depths, width = tuple(check_count("depths", depth) for depth in depths), check_count("width", width)
     if len(set(depths)) < 2:
         raise InputError(f"depths = {depths}: an exponent needs at least two different depths")
     if "depth" not in _names(factory):
-        raise InputError(f"{getattr(factory, '__name__', factory)} takes no depth; give factory(width, depth)")
+        raise InputError(
+            f"{getattr(factory, '__name__', factory)} has no parameter depth; "
+            "depth_coordinates needs factory(width, depth)"
+        )
     steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
-    data, found = checked_data(x), []
+    data, by_depth = checked_data(x), []
     for depth in depths:
-        one = AtSize(functools.partial(factory, depth=depth), width, data, targets, optimizer, width, depth)
-        found.append(_quantities(one, steps, draws, seed))
-    names = [name for name in found[0] if all(name in each for each in found)]
-    squares = np.stack([np.stack([each[name][0] for name in names], axis=-1) for each in found])
+        model = AtSize(functools.partial(factory, depth=depth), width, data, targets, optimizer, width, depth)
+        by_depth.append(_quantities(model, steps, draws, seed))
+    names = [name for name in by_depth[0] if all(name in quantities for quantities in by_depth)]
+    squares = np.stack([np.stack([quantities[name][0] for name in names], axis=-1) for quantities in by_depth])
     rows = []
-    for place, name in enumerate(names):
-        predicted = predicted_exponent(depths, np.stack([each[name][1] for each in found], axis=1))
-        rows.append(CoordinateRow(name, DEPTH, DEPTH, *predicted, *fitted(depths, squares[..., place])))
+    for index, name in enumerate(names):
+        predicted = predicted_exponent(depths, np.stack([quantities[name][1] for quantities in by_depth], axis=1))
+        rows.append(CoordinateRow(name, DEPTH, DEPTH, *predicted, *fitted(depths, squares[..., index])))
     sizes = np.sqrt(squares.mean(axis=1))
     return DepthCheck(depths, steps, tolerance, tuple(rows), sizes, _depth_findings(rows, tolerance))
 
@@ -98,32 +101,32 @@ def _names(factory: Any) -> Sequence[str]:
         return ["depth"]
 
 
-def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, Floats]]:
-    """By name: squared sizes ``[draws, steps + 1]``, and the sizes predicted at initialization, ``[draws]``."""
-    runs = [one.run(steps, seed + draw) for draw in range(draws)]
+def _quantities(model: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, Floats]]:
+    """Return by name the squared RMS ``[draws, steps + 1]``, and the RMS predicted at initialization, ``[draws]``."""
+    runs = [model.run(steps, seed + draw) for draw in range(draws)]
     names = runs[0][1]
     squares = np.stack([size**2 for size, _ in runs])
-    predicted = predicted_sizes([one], names, draws, seed)[:, 0]
+    predicted = predicted_sizes([model], names, draws, seed)[:, 0]
     result = {OUTPUT: (squares[..., -1], predicted[:, -1])}
     sums = [index for index, name in enumerate(names) if name.role == "merge" and len(name.reads) > 1]
     if sums:
         last = sums[-1]
-        branch = max(names[last].reads)  # it runs behind what it is added to
+        branch = max(names[last].reads)  # the branch is computed after the stream that it is added to
         result[STREAM] = squares[..., last], predicted[:, last]
         result[SHARE] = squares[..., branch] / squares[..., last], predicted[:, branch] / predicted[:, last]
     return {name: result[name] for name in (STREAM, SHARE, OUTPUT) if name in result}
 
 
 def _depth_findings(rows: Sequence[CoordinateRow], tolerance: float) -> tuple[str, ...]:
-    """In words, what depends on the depth; what a branch has of the stream may fall."""
+    """Return messages about quantities that depend on the depth; the share of a branch may shrink."""
     advice = {
-        STREAM: "draw the outputs of branches over the root of their number, or multiply branches by it",
-        OUTPUT: "norm what the head reads, or scale the weights so that layers keep sizes",
+        STREAM: "divide the output weights of branches, or the branches, by the square root of their number",
+        OUTPUT: "normalize the input of the head, or scale the weights so that layers preserve the RMS",
     }
-    found = []
+    messages = []
     for row in rows:
-        end = row.measured[-1]
-        if row.layer in advice and math.isfinite(end) and abs(end) > tolerance + two_errors(row, -1):
-            verb = "grows" if end > 0 else "shrinks"
-            found.append(f"the {row.layer} {verb} like depth^{end:.2g}: {advice[row.layer]}")
-    return tuple(found)
+        final = row.measured[-1]
+        if row.layer in advice and math.isfinite(final) and abs(final) > tolerance + two_errors(row, -1):
+            verb = "grows" if final > 0 else "shrinks"
+            messages.append(f"the {row.layer} {verb} like depth^{final:.2g}: {advice[row.layer]}")
+    return tuple(messages)

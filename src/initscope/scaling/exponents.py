@@ -1,4 +1,4 @@
-"""`width_exponents`, `depth_exponents`: how a configuration's sizes grow, by the recursion at several sizes."""
+"""`width_exponents`, `depth_exponents`: predicted growth of the RMS with the width or depth of a configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLERANCE = 0.1
 
 @dataclass(frozen=True)
 class WidthExponents(Result):
-    """Exponents against the width of every row's root mean square, and of the scores of attention."""
+    """Exponents against the width: of the root mean square of every row, and of attention scores."""
 
     widths: tuple[int, ...]
     layers: tuple[str, ...]
@@ -29,14 +29,14 @@ class WidthExponents(Result):
     findings: tuple[str, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row."""
+        """Return one dict per row."""
         columns = zip(self.layers, self.rms, self.scores, strict=True)
         return [{"layer": layer, "rms": rms, "scores": scores} for layer, rms, scores in columns]
 
 
 @dataclass(frozen=True)
 class DepthExponents(Result):
-    """Exponents against the number of blocks, of what is found after the last: see `depth_exponents`."""
+    """Exponents of quantities after the last block against the number of blocks (see `depth_exponents`)."""
 
     depths: tuple[int, ...]
     quantities: tuple[str, ...]
@@ -45,7 +45,7 @@ class DepthExponents(Result):
     findings: tuple[str, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per quantity: its value at every depth, and the exponent."""
+        """Return one dict per quantity: its value at every depth, and the exponent."""
         return [
             {"of": name}
             | {f"{depth} blocks": value for depth, value in zip(self.depths, values, strict=True)}
@@ -55,18 +55,18 @@ class DepthExponents(Result):
 
 
 def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> WidthExponents:
-    """Fit exponents at initialization over widths of the configuration times ``factors``, heads of the same size.
+    """Fit exponents at initialization over the widths of the configuration times ``factors``; heads keep their size.
 
     Parameters
     ----------
     model : Transformer
         From `initscope.scaling.read`.
     factors : sequence of float
-        At least two different ones, above 0.
+        At least two different positive numbers.
     tokens : int
         Length of the sequences.
     seed : int
-        Of the heads that are drawn.
+        Seed of the sampled heads.
 
     Returns
     -------
@@ -100,16 +100,16 @@ def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
 
 
 def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> DepthExponents:
-    """Fit exponents at initialization over blocks of the configuration times ``factors``, at least one.
+    """Fit exponents at initialization over the number of blocks of the configuration times ``factors``, at least 1.
 
-    Of the stream after the last block, of what the last branch has of it, of how far tokens are apart (1 less their
-    mean cosine), and of the logits. What a configuration scales with its depth, as GPT-2 the outputs of branches, is
-    as it was read: give other depths to `read` for that.
+    The quantities are the RMS of the residual stream after the last block, the share of the last branch, 1 minus the
+    mean cosine of tokens, and the logits. Weights that a configuration scales with its depth, such as the output
+    weights of branches in GPT-2, keep the scale of the given depth; call `read` with other depths to change that.
 
     Parameters
     ----------
     model, factors, tokens, seed
-        As of `width_exponents`.
+        See `width_exponents`.
 
     Returns
     -------
@@ -120,15 +120,17 @@ def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     >>> from initscope.scaling import read
     >>> model = read({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2,
     ...     "num_hidden_layers": 8, "vocab_size": 100, "initializer_range": 0.125})
-    >>> found = depth_exponents(model, [1, 2, 4], tokens=8)
-    >>> 0.4 < found.exponents[0] < 0.55      # the stream of a pre-norm stack grows like √depth
+    >>> result = depth_exponents(model, [1, 2, 4], tokens=8)
+    >>> 0.4 < result.exponents[0] < 0.55      # the stream of a pre-norm stack grows like √depth
     True
     """
     _check_factors(factors)
     models = [model.deepened(factor) for factor in factors]
     depths = tuple(deeper.layers for deeper in models)
     if len(set(depths)) < 2:
-        raise InputError(f"factors = {tuple(factors)} make {depths[0]} blocks of {model.layers} each time")
+        raise InputError(
+            f"factors = {tuple(factors)} all give {depths[0]} blocks; the configuration has {model.layers}"
+        )
     ends = [_ends(outlook(deeper, tokens, seed=seed)) for deeper in models]
     quantities = tuple(name for name in ends[0] if all(math.isfinite(end[name]) for end in ends))
     values = tuple(tuple(end[name] for end in ends) for name in quantities)
@@ -136,12 +138,12 @@ def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     findings = []
     if exponents[0] > _TOLERANCE:
         findings.append(
-            f"the stream grows like depth^{exponents[0]:.2g}: draw the outputs of branches over √(2·blocks)"
+            f"the stream grows like depth^{exponents[0]:.2g}: divide the output weights of branches by √(2·blocks)"
         )
     apart = dict(zip(quantities, values, strict=True))["tokens apart"]
     if min(apart) < 0.05:
         depth = depths[apart.index(min(apart))]
-        findings.append(f"tokens are one at {depth} blocks: 1 less their cosine is {min(apart):.2g}")
+        findings.append(f"tokens are indistinguishable at {depth} blocks: 1 - cosine is {min(apart):.2g}")
     return DepthExponents(depths, quantities, values, exponents, tuple(findings))
 
 
@@ -157,4 +159,4 @@ def _ends(prediction: Outlook) -> dict[str, float]:
 
 def _check_factors(factors: Sequence[float]) -> None:
     if len(set(factors)) < 2 or min(factors) <= 0:
-        raise InputError(f"factors = {tuple(factors)}: an exponent needs at least two different ones, above 0")
+        raise InputError(f"factors = {tuple(factors)}: an exponent needs at least two different positive factors")

@@ -1,7 +1,7 @@
-"""Hugging Face configurations as `Transformer`: names of sizes, and how each family draws its weights.
+"""Conversion of Hugging Face configurations to `Transformer`: sizes, and initialization of each model family.
 
-No weights and no `transformers` are needed for a file or a dict; ``hf:LlamaConfig`` asks `transformers` for the
-defaults of a configuration by name.
+Files and dicts need neither weights nor `transformers`. ``hf:LlamaConfig`` gets the defaults of a configuration by
+name from `transformers`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from initscope.errors import InputError
-from initscope.models.libraries import hf_config
+from initscope.models.hub_models import hf_config
 from initscope.scaling.transformer import Spreads, Transformer
 
 __all__ = ["FAMILIES", "entries_of", "read"]
@@ -45,11 +45,11 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
     entries = entries_of(source, **changes)
     kind = entries.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        told = f"has model_type {kind!r}, which is no model" if kind else "has no model_type: it is no model"
+        problem = f"has the unsupported model_type {kind!r}" if kind else "has no model_type"
         inner = entries.get("text_config")
         inside = inner.get("model_type") if isinstance(inner, Mapping) else None
         other = "give its text_config as a file" if inside in FAMILIES else "build it and give predict file.py:factory"
-        raise InputError(f"the configuration {told} that is known here ({', '.join(FAMILIES)}); {other}")
+        raise InputError(f"the configuration {problem}; supported: {', '.join(FAMILIES)}; {other}")
     try:
         return FAMILIES[kind](entries)
     except KeyError as error:
@@ -59,18 +59,18 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
     except InputError:
         raise
     except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
-        told = "an entry is of the wrong kind: a size must be a whole number from 1 on, a deviation a number"
-        raise InputError(f"the configuration of {kind} cannot be used: {told} ({error})") from None
+        problem = "a size must be a whole number of at least 1, a standard deviation a number"
+        raise InputError(f"the configuration of {kind} has an invalid entry: {problem} ({error})") from None
 
 
 def entries_of(source: Any, **changes: Any) -> Configuration:
-    """The entries of a configuration, some of them changed: a dict, a file, a folder with a config.json, or hf:NAME."""
+    """Return the changed entries of a configuration: a dict, a file, a folder with a config.json, or hf:NAME."""
     text = "" if isinstance(source, Mapping) else os.fspath(source)
     known = source if isinstance(source, Mapping) else _defaults(text[3:]) if text.startswith("hf:") else _file(text)
     unknown = [name for name in changes if name not in known and name not in _NAMES]
     if unknown:
         raise InputError(f"the configuration has no entry {unknown[0]!r}; one of {', '.join(sorted(known))}")
-    # transformers computes some defaults from other entries, such as head_dim: it is asked again, not overwritten.
+    # transformers computes some defaults from other entries, such as head_dim, so the configuration is built again.
     return _defaults(text[3:], **changes) if changes and text.startswith("hf:") else {**known, **changes}
 
 
@@ -81,9 +81,9 @@ def _file(text: str) -> Configuration:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise InputError(f"{path} is no JSON file: {error}") from None
+        raise InputError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(entries, dict):
-        raise InputError(f"{path} holds no configuration: a JSON object of names and values")
+        raise InputError(f"{path} is not a configuration: it must be a JSON object")
     return entries
 
 
@@ -102,9 +102,9 @@ def _same(spread: float, **others: float) -> Spreads:
 
 
 def _head_size(width: int, heads: int) -> int:
-    """Channels of a head where all heads together have the width."""
+    """Return the number of channels of a head if all heads together have the width."""
     if heads > 0 and width % heads:
-        raise InputError(f"a width of {width} cannot be shared by {heads} heads evenly; one must divide the other")
+        raise InputError(f"width = {width} must be a multiple of heads = {heads}")
     return width // heads
 
 
@@ -156,8 +156,8 @@ def _opt(c: Configuration) -> Transformer:
     width, heads, spread = c["hidden_size"], c["num_attention_heads"], c.get("init_std", 0.02)
     if c.get("word_embed_proj_dim", width) != width or not c.get("do_layer_norm_before", True):
         raise InputError(
-            "of opt only models with norms before the branches and embeddings of the width are known here: "
-            "word_embed_proj_dim = hidden_size, do_layer_norm_before = true"
+            "opt models are supported only with norms before the branches and embeddings of the model width: "
+            "set word_embed_proj_dim = hidden_size and do_layer_norm_before = true"
         )
     return Transformer(
         "opt", width, c["num_hidden_layers"], heads, heads, _head_size(width, heads), c["ffn_dim"], c["vocab_size"],
@@ -168,12 +168,12 @@ def _opt(c: Configuration) -> Transformer:
 
 def _bert(c: Configuration) -> Transformer:
     width, heads, spread = c["hidden_size"], c["num_attention_heads"], c.get("initializer_range", 0.02)
-    picture = c["model_type"] in ("vit", "deit")
+    is_vision = c["model_type"] in ("vit", "deit")
     return Transformer(
         c["model_type"], width, c["num_hidden_layers"], heads, heads, _head_size(width, heads), c["intermediate_size"],
-        0 if picture else c["vocab_size"], _activation(c.get("hidden_act", "gelu")),
-        _same(spread, positions=spread, common=0.0 if picture else spread), causal=False, tied=not picture,
-        order="pre" if picture else "post", embedding_norm=not picture, head_layer=not picture,
+        0 if is_vision else c["vocab_size"], _activation(c.get("hidden_act", "gelu")),
+        _same(spread, positions=spread, common=0.0 if is_vision else spread), causal=False, tied=not is_vision,
+        order="pre" if is_vision else "post", embedding_norm=not is_vision, head_layer=not is_vision,
         scale=_head_size(width, heads) ** -0.5, eps=c.get("layer_norm_eps", 1e-12),
     )  # fmt: skip
 
@@ -200,7 +200,9 @@ def _bart(c: Configuration) -> Transformer:
     width, heads, inner = c["d_model"], c["encoder_attention_heads"], c["encoder_ffn_dim"]
     family, spread = c["model_type"], c.get("init_std", 0.02)
     if c.get("decoder_attention_heads", heads) != heads or c.get("decoder_ffn_dim", inner) != inner:
-        raise InputError(f"of {family} only decoders with the heads and feed-forward layers of the encoder are known")
+        raise InputError(
+            f"{family} is supported only if encoder and decoder have the same heads and feed-forward sizes"
+        )
     scaled, waves = bool(c.get("scale_embedding", False)), family in ("marian", "pegasus")
     return Transformer(
         family, width, c["encoder_layers"], heads, heads, _head_size(width, heads), inner, c["vocab_size"],

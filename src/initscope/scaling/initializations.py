@@ -12,20 +12,20 @@ __all__ = ["INITIALIZATIONS", "with_initialization"]
 
 
 def _constant(model: Transformer) -> Transformer:
-    """0.02 everywhere."""
+    """Standard deviation 0.02 for all weights."""
     spreads = {name: 0.02 if value else 0.0 for name, value in vars(model.spreads).items()}
     return replace(model, spreads=Spreads(**spreads), scale=model.head_size**-0.5, head_scale=1.0)
 
 
 def _depth_scaled(model: Transformer) -> Transformer:
-    """0.02, and the outputs of branches over √(2L) [Radford2019]_."""
+    """Standard deviation 0.02, divided by √(2L) for the output weights of branches [Radford2019]_."""
     base = _constant(model)
     scaled = 0.02 / (2 * model.layers) ** 0.5
     return replace(base, spreads=replace(base.spreads, output=scaled, down=scaled))
 
 
 def _mup(model: Transformer) -> Transformer:
-    """1/√fan-in inside, embeddings of size 1, scores over the head size, the head over the width [Yang2021]_."""
+    """μP [Yang2021]_: 1/√fan-in for hidden weights, 1 for embeddings, 1/width for the head, and 1/d attention."""
     inside, heads = model.width**-0.5, (model.heads * model.head_size) ** -0.5
     spreads = Spreads(
         embedding=1.0, positions=1.0 if model.spreads.positions else 0.0, query=inside, key=inside, value=inside,
@@ -36,9 +36,11 @@ def _mup(model: Transformer) -> Transformer:
 
 
 def _deepnorm(model: Transformer) -> Transformer:
-    """Norms behind the sums, the stream times (2L)^¼, values, outputs and feed-forward layers times (8L)^-¼."""
+    """DeepNorm: post-norm, stream times (2L)^¼, and values, outputs and feed-forward weights times (8L)^-¼."""
     if model.decoder:
-        raise InputError(f"deepnorm has other factors for an encoder with a decoder, which {model.family} is")
+        raise InputError(
+            f"deepnorm is not supported for encoder-decoder models such as {model.family}, which need other factors"
+        )
     gain, layers = (8 * model.layers) ** -0.25, model.layers
     inside, heads = model.width**-0.5, (model.heads * model.head_size) ** -0.5
     spreads = replace(
@@ -52,7 +54,7 @@ def _deepnorm(model: Transformer) -> Transformer:
 
 
 def _zero_outputs(model: Transformer) -> Transformer:
-    """The outputs of all branches zero: every block is the identity at first."""
+    """Zero output weights in all branches, so that every block is the identity at initialization."""
     return replace(model, spreads=replace(model.spreads, output=0.0, down=0.0))
 
 
@@ -64,7 +66,7 @@ INITIALIZATIONS: dict[str, Callable[[Transformer], Transformer]] = {
     "deepnorm": _deepnorm,
     "zero-outputs": _zero_outputs,
 }
-"""By name: the configuration's own, 0.02, over √(2L), μP, DeepNorm [Wang2022]_, zero outputs."""
+"""Initializations by name; ``configuration`` is that of the configuration, DeepNorm is from [Wang2022]_."""
 
 
 def with_initialization(model: Transformer, name: str) -> Transformer:
@@ -82,5 +84,5 @@ def with_initialization(model: Transformer, name: str) -> Transformer:
     Transformer
     """
     if name not in INITIALIZATIONS:
-        raise InputError(f"initialization = {name!r} is unknown; one of {', '.join(INITIALIZATIONS)}")
+        raise InputError(f"initialization = {name!r} is unknown; choose one of {', '.join(INITIALIZATIONS)}")
     return INITIALIZATIONS[name](model)

@@ -1,8 +1,8 @@
-r"""`outlook`: the tokens' Gram matrix of one pair of sequences through all blocks, without any weights.
+r"""`outlook`: predict the Gram matrix of the tokens of a pair of sequences after every block, without weights.
 
-Of a pair (x, y) of T tokens each the state is the matrix C ``[2T, 2T]`` of second moments of a unit. Norms divide by
-its diagonal, weights multiply it, activations take their dual, heads are drawn (`propagate.heads`), branches add.
-What a block costs does not depend on its width, except for the size of the heads that are drawn.
+For a pair (x, y) of T tokens each, the state is the matrix C ``[2T, 2T]`` of second moments of a unit. Norms divide by
+its diagonal, weights multiply it, activations apply their dual, heads are sampled (`propagate.heads`), and branches
+are added. The cost of a block depends on the size of the sampled heads, but not on the width.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BlockRow", "Outlook", "outlook"]
 
 _REPLICATES = 2
-_MEMORY = 1 << 30  # bytes of all matrices that are alive together
+_MEMORY = 1 << 30  # limit on the bytes of all matrices that exist at the same time
 _ALIVE = 10
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38}
 _STEP_OF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -38,10 +38,10 @@ _STEP_OF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 @dataclass(frozen=True)
 class BlockRow(Result):
-    """The stream behind a step: root mean square, cosines of tokens and of the pair; and what attention did.
+    """The residual stream after a layer: its RMS, cosines of tokens and of the pair, and statistics of attention.
 
-    ``entropy`` and ``scores`` (deviation of the scores of a query) are NaN except behind attention; ``share`` is what
-    the branch has of the stream's mean square.
+    ``entropy`` and ``scores`` (standard deviation of the scores of a query) are NaN except after attention. ``share``
+    is the mean square of the branch divided by that of the stream.
     """
 
     layer: str
@@ -59,14 +59,13 @@ class BlockRow(Result):
 
 @dataclass(frozen=True)
 class Outlook(Result):
-    """What a transformer does at initialization (see `initscope.scaling.outlook`).
+    """Prediction for a transformer at initialization (see `initscope.scaling.outlook`).
 
-    ``rows`` are the embedding, every attention and feed-forward layer, and the logits. ``logits`` is their root mean
-    square, ``loss`` the expected cross-entropy of the first batch, where the target is another token than the one that
-    is read; both NaN without a vocabulary. Logits are Gaussian: about ln V + logits²/2 while they are small. Where the
-    head is the embedding, the logit of the token that is read has a mean: the part of its vector that is left in the
-    stream, seen by the same vector. ``growth`` is the exponent of the stream's root mean square against the number of
-    blocks.
+    ``rows`` are the embedding, every attention and feed-forward layer, and the logits. ``logits`` is the RMS of the
+    logits, and ``loss`` the expected cross-entropy of the first batch for targets that differ from the input token;
+    both are NaN without a vocabulary. Logits are Gaussian, so small logits give a loss of about ln V + logits²/2. If
+    the head shares the embedding, the logit of the input token has a nonzero mean, because the stream still contains
+    its embedding. ``growth`` is the exponent of the RMS of the stream against the number of blocks.
     """
 
     model: Transformer
@@ -80,16 +79,16 @@ class Outlook(Result):
     notes: tuple[str, ...] = ()
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row."""
+        """Return one dict per row."""
         return [row.to_dict() for row in self.rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Root mean square of the stream, cosine of tokens and entropy against depth."""
+        """Plot the RMS of the stream, the cosine of tokens and the entropy of attention against depth."""
         ax = make_axes(ax)
         stream = [row for row in self.rows if row.kind != "logits"]
         ax.plot([row.rms for row in stream], label="root mean square")
         ax.plot([row.token_cosine for row in stream], label="cosine of tokens")
-        attention = [(place, row.entropy) for place, row in enumerate(stream) if row.kind == "attention"]
+        attention = [(index, row.entropy) for index, row in enumerate(stream) if row.kind == "attention"]
         ax.plot(*zip(*attention, strict=True), ".", label="entropy of attention")
         ax.set_xlabel("attention and feed-forward layers")
         ax.set_yscale("symlog", linthresh=1.0)
@@ -105,9 +104,10 @@ def outlook(
     heads: int | None = None,
     seed: int = 0,
 ) -> Outlook:
-    """Predict the stream, tokens, attention, logits and loss of a transformer at initialization, without weights.
+    """Predict the residual stream, attention, logits and loss of a transformer at initialization, without weights.
 
-    Exact as widths grow, but for the heads that are drawn: standard errors come from the difference of two halves.
+    The prediction is exact in the limit of large width, except for the sampled heads. Standard errors come from the
+    difference of two halves of the heads.
 
     Parameters
     ----------
@@ -116,11 +116,12 @@ def outlook(
     tokens : int
         Length of the sequences.
     ids : two sequences of int, optional
-        Tokens of x and y, by index. None: as good as all different in x, every second one of y as in x.
+        Token indices of x and y. None: random tokens, with every second token of y equal to that of x.
     heads : int, optional
-        Heads to draw in each layer, in fours: two halves, with -q beside q. None: 16, fewer for long sequences.
+        Heads to sample in each layer, rounded down to a multiple of 4: two halves, each query with its negative. None:
+        16, fewer for long sequences.
     seed : int
-        Of the heads.
+        Seed of the heads.
 
     Returns
     -------
@@ -133,21 +134,21 @@ def outlook(
     >>> [row.kind for row in outlook(model, 8).rows]
     ['embedding', 'attention', 'feed-forward', 'attention', 'feed-forward', 'logits']
     """
-    start = _indices(model, check_count("tokens", tokens, least=2), ids)
-    tokens = start.shape[1]
+    indices = _indices(model, check_count("tokens", tokens, least=2), ids)
+    tokens = indices.shape[1]
     if _ALIVE * 8 * (2 * tokens) ** 2 > _MEMORY:
         most = int(math.sqrt(_MEMORY / _ALIVE / 8) / 2)
-        raise InputError(f"tokens = {tokens}: their matrices would take more than 1 GB; at most {most} tokens fit")
+        raise InputError(f"tokens = {tokens} needs more than 1 GB for Gram matrices; use at most {most} tokens")
     count = check_count("heads", heads or max(4, min(16, 2048 // tokens)), least=2 * _REPLICATES)
     forward = feed_forward(model)
-    with ThreadPoolExecutor(_REPLICATES) as pool:  # each is a chain of small steps that keep one core busy
+    with ThreadPoolExecutor(_REPLICATES) as pool:  # a replicate is a chain of small ops on one core
 
         def chain(index: int) -> tuple[list[BlockRow], float]:
             generator = torch_generator(seed, f"heads of replicate {index}")
-            return _run(model, start, forward, count // (2 * _REPLICATES), generator)
+            return _run(model, indices, forward, count // (2 * _REPLICATES), generator)
 
         runs = list(pool.map(chain, range(_REPLICATES)))
-    rows = tuple(_together(each) for each in zip(*(rows for rows, _ in runs), strict=True))
+    rows = tuple(_together(replicates) for replicates in zip(*(rows for rows, _ in runs), strict=True))
     logits = rows[-1].rms if model.vocabulary else math.nan
     loss = float(np.mean([loss for _, loss in runs]))
     stream = [row.rms for row in rows if row.kind == "feed-forward"]
@@ -156,17 +157,17 @@ def outlook(
 
 
 def _indices(model: Transformer, tokens: int, ids: Sequence[Sequence[int]] | None) -> Tensor:
-    """``[2, T]`` indices, equal where tokens are."""
+    """Return the token indices ``[2, T]``."""
     if ids is not None:
         given = torch.as_tensor(np.asarray(ids))
         if given.dim() != 2 or len(given) != 2 or given.shape[1] < 2:
             raise InputError(
-                f"ids of shape {tuple(given.shape)} must be two sequences of one length, from two tokens on"
+                f"ids of shape {tuple(given.shape)} must be two sequences of equal length, at least two tokens each"
             )
         if model.vocabulary and not bool(((given >= 0) & (given < model.vocabulary)).all()):
             raise InputError(
-                f"ids up to {int(given.max())} are beyond the vocabulary of {model.vocabulary} tokens; text is read as "
-                "bytes, for which vocab_size must be 256"
+                f"ids up to {int(given.max())} exceed the vocabulary of {model.vocabulary} tokens; text is read as "
+                "bytes, which need vocab_size = 256"
             )
         return given
     size = max(model.vocabulary, 4 * tokens)
@@ -177,10 +178,10 @@ def _indices(model: Transformer, tokens: int, ids: Sequence[Sequence[int]] | Non
 
 @dataclass(frozen=True)
 class _Stream:
-    """Second moments of a unit over the tokens of x and y, and of two parts of them.
+    """Second moments of a unit over the tokens of x and y, and two parts of them.
 
-    ``mean`` is the part of the mean over channels, which sines for positions have, and which norms of layers take off;
-    ``words [tokens]`` are the factors that are left of the vectors of the words.
+    ``mean`` is the contribution of the mean over channels: sinusoidal position encodings have one, and layer norms
+    remove it. ``words [tokens]`` are the factors of the token embeddings that remain in the stream.
     """
 
     gram: Tensor
@@ -188,21 +189,21 @@ class _Stream:
     words: Tensor
 
     def normed(self, eps: float) -> _Stream:
-        """Behind a norm."""
+        """Return the stream after a norm."""
         rest = self.gram - self.mean
         scale = (rest.diagonal() + eps).rsqrt()
         return _Stream(scale[:, None] * rest * scale, torch.zeros_like(self.mean), scale * self.words)
 
     def plus(self, branch: Tensor, shortcut: float) -> _Stream:
-        """With a branch of fresh weights added to ``shortcut`` times it."""
+        """Return ``shortcut`` times the stream plus a branch with independent weights."""
         return _Stream(shortcut**2 * self.gram + branch, shortcut**2 * self.mean, shortcut * self.words)
 
 
 def _run(
-    model: Transformer, start: Tensor, forward: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
+    model: Transformer, indices: Tensor, forward: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
 ) -> tuple[list[BlockRow], float]:
-    """Rows of all layers, and the expected loss."""
-    stream = _embedded(model, start)
+    """Return the rows of all layers, and the expected loss."""
+    stream = _embedded(model, indices)
     rows = [_row("embedding", "embedding", stream.gram, status="closed form")]
     blocks = _Blocks(model, forward, draws, generator, rows)
     if model.decoder:
@@ -214,48 +215,50 @@ def _run(
         return rows, math.nan
     spread = (model.spreads.embedding if model.tied else model.spreads.head) * model.head_scale
     gram = model.width * spread**2 * read.gram
-    own = torch.zeros_like(read.words)
+    own_mean = torch.zeros_like(read.words)
     if model.tied and not model.head_layer:
-        flat = start.flatten()
-        own = model.width * spread * model.spreads.embedding * read.words
-        rows.append(_row("logits", "logits", gram + own[:, None] * own * (flat[:, None] == flat) / model.vocabulary))
+        flat = indices.flatten()
+        own_mean = model.width * spread * model.spreads.embedding * read.words
+        rows.append(
+            _row("logits", "logits", gram + own_mean[:, None] * own_mean * (flat[:, None] == flat) / model.vocabulary)
+        )
     else:
         rows.append(_row("logits", "logits", gram))
-    return rows, _loss(model, gram.diagonal(), own)
+    return rows, _loss(model, gram.diagonal(), own_mean)
 
 
-def _loss(model: Transformer, square: Tensor, own: Tensor) -> float:
-    """Expected cross-entropy of logits of mean square ``square``, that of the token itself with the mean ``own``.
+def _loss(model: Transformer, square: Tensor, own_mean: Tensor) -> float:
+    """Return the expected cross-entropy of logits of mean square ``square``; the input token's have mean ``own_mean``.
 
-    The latter is ⟨E, r⟩ of a row E of the head and a normed stream r that has the cosine c with it. Its variance over
-    the weights is s²(1 - c²/2) with c = own/(s√width), to first order: norms keep the length of r.
+    The logit of the input token is ⟨E, r⟩ for a row E of the head and a normalized stream r that has the cosine c with
+    it. Its variance over the weights is s²(1 - c²/2) with c = own_mean/(s√width), to first order, as norms fix ‖r‖.
     """
-    half = len(own) // 2  # tokens of x, as in all rows
-    deviation, means = float(square[:half].mean().sqrt()), own[:half].numpy()
+    half = len(own_mean) // 2  # tokens of x, as in all rows
+    deviation, means = float(square[:half].mean().sqrt()), own_mean[:half].numpy()
     cosine = float(np.sqrt(np.mean(means**2) / model.width)) / deviation if deviation > 0 else 0.0
     spread = deviation * math.sqrt(1 - min(1.0, cosine) ** 2 / 2)
     return float(np.mean(expected_log_sum_exp(model.vocabulary, deviation, own=means, own_deviation=spread)))
 
 
-def _embedded(model: Transformer, start: Tensor) -> _Stream:
-    """The stream before the first block: equal tokens are equal, and positions are added."""
-    flat, place = start.flatten(), torch.arange(start.shape[1]).repeat(2)
+def _embedded(model: Transformer, indices: Tensor) -> _Stream:
+    """Return the stream before the first block: token embeddings plus positions."""
+    flat, position = indices.flatten(), torch.arange(indices.shape[1]).repeat(2)
     gram = model.spreads.embedding**2 * (flat[:, None] == flat).double() + model.spreads.common**2
     mean, words = gram.new_zeros(()), gram.new_ones(len(flat))
     if model.waves:
         frequency = 10000.0 ** (-torch.arange(0, model.width, 2, dtype=torch.float64) / model.width)
-        angle = place[:, None] * frequency
+        angle = position[:, None] * frequency
         waves = torch.cat([angle.sin(), angle.cos()], dim=1)
         gram, mean = gram + waves @ waves.T / waves.shape[1], waves.mean(dim=1)[:, None] * waves.mean(dim=1)
     elif model.spreads.positions:
-        gram = gram + model.spreads.positions**2 * (place[:, None] == place).double()
+        gram = gram + model.spreads.positions**2 * (position[:, None] == position).double()
     stream = _Stream(gram, mean, words)
     return stream.normed(model.eps) if model.embedding_norm else stream
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What runs through a stack of blocks, with a row behind every branch."""
+    """Propagates the stream through a stack of blocks and adds a row after every branch."""
 
     model: Transformer
     forward: Callable[[Tensor], Tensor]
@@ -264,48 +267,48 @@ class _Blocks:
     rows: list[BlockRow]
 
     def run(self, name: str, stream: _Stream, layers: int, *, causal: bool, memory: Tensor | None = None) -> _Stream:
-        """Behind ``layers`` blocks, normed; their attention reads ``memory`` as well where there is one."""
+        """Return the normalized stream after ``layers`` blocks; with ``memory``, blocks also have cross-attention."""
         model, read = self.model, stream
         kinds = ["attention", "feed-forward"] if memory is None else ["attention", "cross", "feed-forward"]
         for layer in range(layers):
             for kind in kinds:
                 if model.order == "pre" and (kind == "attention" or not model.parallel):
                     read = stream.normed(model.eps)
-                branch, told = self._branch(kind, read.gram, causal, memory)
+                branch, statistics = self._branch(kind, read.gram, causal, memory)
                 stream = stream.plus(branch, model.shortcut)
-                told["share"] = float(branch.diagonal().mean() / stream.gram.diagonal().mean())
+                statistics["share"] = float(branch.diagonal().mean() / stream.gram.diagonal().mean())
                 row = "feed-forward" if kind == "feed-forward" else "attention"
-                self.rows.append(_row(f"{name}{layer}.{kind}", row, stream.gram, **told))
+                self.rows.append(_row(f"{name}{layer}.{kind}", row, stream.gram, **statistics))
                 if model.order == "post":
                     read = stream = stream.normed(model.eps)
         return stream.normed(model.eps) if model.order == "pre" else stream
 
     def _branch(self, kind: str, read: Tensor, causal: bool, memory: Tensor | None) -> tuple[Tensor, dict[str, Any]]:
-        """What a branch adds, and what is told of it."""
-        model, told = self.model, dict[str, Any]()
+        """Return the Gram matrix of a branch, and its statistics."""
+        model, statistics = self.model, dict[str, Any]()
         if kind == "feed-forward":
             branch = mixed(model, self.forward(read), read, self.generator)
         else:
             source, past = (memory, False) if kind == "cross" else (None, causal)
-            branch, told = attention(model, read, self.draws, self.generator, causal=past, source=source)
+            branch, statistics = attention(model, read, self.draws, self.generator, causal=past, source=source)
         if model.branch_norm:
             scale = (branch.diagonal() + model.eps).rsqrt()
             branch = scale[:, None] * branch * scale
-        return branch, told
+        return branch, statistics
 
 
 def _row(
-    layer: str, kind: str, stream: Tensor, *, status: str = "closed form after sampling", **told: float
+    layer: str, kind: str, stream: Tensor, *, status: str = "closed form after sampling", **statistics: float
 ) -> BlockRow:
     half, square = len(stream) // 2, stream.diagonal()
     pair = float(stream[:half, half:].diagonal().sum() / (square[:half].sum() * square[half:].sum()).sqrt())
-    own = float(mean_token_cosine(stream[:half, :half]))
+    token_cosine = float(mean_token_cosine(stream[:half, :half]))
     rms = float(square[:half].mean().sqrt())
-    return BlockRow(layer, kind, rms, own, 0.0, pair, 0.0, status=status, **told)
+    return BlockRow(layer, kind, rms, token_cosine, 0.0, pair, 0.0, status=status, **statistics)
 
 
 def _together(rows: Sequence[BlockRow]) -> BlockRow:
-    """The mean of replicates, with the error that their difference tells."""
+    """Return the mean of replicates, with standard errors from their difference."""
     mean: dict[str, Any] = {name: float(np.mean([getattr(row, name) for row in rows])) for name in _AVERAGED}
     errors: dict[str, Any] = {
         f"{name}_se": float(np.std([getattr(row, name) for row in rows], ddof=1) / math.sqrt(len(rows)))
@@ -325,19 +328,24 @@ def _exponent(stream: list[float]) -> float:
 
 
 def _notes(model: Transformer, rows: Sequence[BlockRow]) -> tuple[str, ...]:
-    """What the numbers mean for number formats, tokens and heads, where they mean something."""
+    """Return notes on overflow, rounding, indistinguishable tokens and low-entropy attention."""
     stream = [row for row in rows if row.kind in ("embedding", "attention", "feed-forward")]
     notes = []
     peak = max(row.rms for row in stream) * math.sqrt(2 * math.log(max(2, model.width)))
     if peak > _LARGEST["float16"]:
-        notes.append(f"values of the stream reach {peak:.3g}: beyond float16 (65504)")
+        notes.append(f"values of the residual stream reach {peak:.3g}, which overflows float16 (maximum 65504)")
     smallest = min((row.share for row in stream if row.share == row.share), default=1.0)
     if 0 < math.sqrt(smallest) < _STEP_OF["bfloat16"]:
-        notes.append(f"a branch is {math.sqrt(smallest):.2g} of the stream: bfloat16 rounds most of it off (2^-8)")
+        notes.append(
+            f"the RMS of a branch is {math.sqrt(smallest):.2g} times that of the "
+            "stream: bfloat16 (2^-8) rounds most of it off"
+        )
     last = stream[-1]
     if last.token_cosine > 0.95:
-        notes.append(f"tokens of a sequence are one: their mean cosine is {last.token_cosine:.3f} at the end")
+        notes.append(
+            f"tokens of a sequence become indistinguishable: their mean cosine is {last.token_cosine:.3f} at the end"
+        )
     entropies = [row.entropy for row in stream if row.kind == "attention"]
     if min(entropies) < 0.1:
-        notes.append(f"attention reads single tokens: its entropy falls to {min(entropies):.3f} of ln n")
+        notes.append(f"attention concentrates on single tokens: its entropy falls to {min(entropies):.3f} of ln n")
     return tuple(notes)

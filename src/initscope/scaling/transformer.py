@@ -14,10 +14,10 @@ __all__ = ["Spreads", "Transformer"]
 
 @dataclass(frozen=True)
 class Spreads(Result):
-    """Standard deviations of the weights, by what they do; ``positions`` 0 where none are learned.
+    """Standard deviations of the weights by their purpose; ``positions`` is 0 without learned positions.
 
-    ``embedding`` is what enters the stream, with the factor that some models give it; ``common`` is that of a vector
-    which all tokens get, as that of their type.
+    ``embedding`` includes the factor by which some models multiply the embedding. ``common`` belongs to a vector that
+    is added to all tokens, such as the token type embedding.
     """
 
     embedding: float
@@ -34,39 +34,38 @@ class Spreads(Result):
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 <= value < math.inf:
-                raise InputError(f"standard deviation of {name} = {value} must be finite and not negative")
+                raise InputError(f"standard deviation of {name} = {value} must be finite and at least 0")
 
 
 @dataclass(frozen=True)
 class Transformer(Result):
-    """Sizes of a stack of equal blocks of attention and feed-forward layers, and the law of its weights.
+    """Sizes of a stack of equal blocks of attention and feed-forward layers, and the distribution of its weights.
 
-    With ``decoder`` layers there are two stacks: an encoder, whose tokens see each other, and a causal decoder, whose
-    blocks read what the encoder made as well.
+    With ``decoder`` layers there are two stacks: a bidirectional encoder, and a causal decoder with cross-attention to
+    the encoder.
 
     Attributes
     ----------
     width, layers, heads, key_heads, head_size, inner, vocabulary : int
-        Sizes; ``key_heads`` fewer than ``heads`` where heads share keys and values; ``inner`` is the width of the
-        feed-forward layer; ``vocabulary`` 0 for models of images, whose tokens are patches.
+        Sizes. ``key_heads`` is less than ``heads`` for grouped-query attention; ``inner`` is the width of the
+        feed-forward layer; ``vocabulary`` is 0 for vision models, whose tokens are patches.
     activation : str
-        Of the feed-forward layer, a name of `initscope.theory.activations`.
+        Activation of the feed-forward layer, a name in `initscope.theory.activations`.
     gated, causal, tied : bool
-        Whether activations gate a second projection, a token sees only those before it, the head is the embedding.
+        Whether the feed-forward layer is gated, attention is causal, and the head shares the embedding.
     norm : {"rms", "layer"}; order : {"pre", "post"}
-        What is normed, and whether before the branches or behind the sums.
+        RMSNorm or LayerNorm, before the branches (pre-norm) or after the sums (post-norm).
     rotation : float; rotated : int
-        Base of the rotation of queries and keys by their position; 0: none. How many channels of a head it turns; 0:
-        all.
+        Base of the rotary position embedding, 0 without it; and the number of rotated channels per head, 0 for all.
     waves, embedding_norm, branch_norm, head_norm, parallel, head_layer : bool
-        Whether sines are added for positions; whether embeddings, what branches add, and queries and keys are normed;
-        whether the feed-forward layer reads what attention reads; whether the head has a layer before its table.
+        Whether there are sinusoidal positions; norms of embeddings, of branch outputs, and of queries and keys;
+        parallel attention and feed-forward branches; a layer before the output matrix in the head.
     scale : float
         Factor of the scores.
     shortcut : float
-        Factor of the stream where a branch is added: 1, or more as in DeepNorm.
+        Factor of the stream where a branch is added: 1, or larger as in DeepNorm.
     experts, chosen : int
-        Of a mixture: how many, and how many each token reads; 1 and 1 for a plain feed-forward layer.
+        Number of experts of a mixture, and number that each token uses; both are 1 for a plain feed-forward layer.
     """
 
     family: str
@@ -99,7 +98,7 @@ class Transformer(Result):
     experts: int = 1
     chosen: int = 1
     head_scale: float = field(default=1.0)
-    """Factor of what the head reads or gives."""
+    """Factor on the logits."""
 
     def __post_init__(self) -> None:
         for name in ("width", "layers", "heads", "key_heads", "head_size", "inner", "experts", "chosen"):
@@ -107,37 +106,37 @@ class Transformer(Result):
         for name in ("vocabulary", "decoder", "rotated"):
             _check_whole(name, getattr(self, name), 0)
         if not 0 <= self.eps < math.inf:
-            raise InputError(f"eps = {self.eps!r} of the norms must be finite and not negative")
+            raise InputError(f"eps = {self.eps!r} of the norms must be finite and at least 0")
         if self.heads % self.key_heads:
-            raise InputError(f"{self.heads} heads cannot share {self.key_heads} keys evenly; one must divide the other")
+            raise InputError(f"heads = {self.heads} must be a multiple of key_heads = {self.key_heads}")
         if self.chosen > self.experts:
-            raise InputError(f"a token cannot read {self.chosen} of {self.experts} experts")
+            raise InputError(f"chosen = {self.chosen} exceeds the number of experts, {self.experts}")
 
     @property
     def parameters(self) -> int:
-        """Weights of all matrices, norms and biases left out."""
+        """Number of weights of all matrices, without norms and biases."""
         attention = self.width * self.head_size * (2 * self.heads + 2 * self.key_heads)
         forward = self.width * self.inner * (3 if self.gated else 2) * self.experts
         table = self.vocabulary * self.width * (1 if self.tied else 2)
         return self.layers * (attention + forward) + self.decoder * (2 * attention + forward) + table
 
     def deepened(self, factor: float) -> Transformer:
-        """The numbers of blocks times ``factor``, at least one."""
+        """Return a copy whose number of blocks is multiplied by ``factor``, at least one."""
         blocks = max(1, round(self.layers * factor))
         return replace(self, layers=blocks, decoder=self.decoder and max(1, round(self.decoder * factor)))
 
     def widened(self, factor: float) -> Transformer:
-        """All widths times ``factor``: more heads of the same size, a wider stream and feed-forward layer."""
+        """Return a copy with all widths times ``factor``; heads keep their size and become more."""
         times = {
             name: round(getattr(self, name) * factor) for name in ("width", "heads", "key_heads", "inner")
         }  # fmt: skip
         if any(abs(times[name] - getattr(self, name) * factor) > 1e-9 or times[name] < 1 for name in times):
             raise InputError(
-                f"widths of {self.family} cannot be multiplied by {factor}: heads would be no whole number"
+                f"widths of {self.family} cannot be multiplied by {factor}: the result is not a whole number"
             )
         return replace(self, **times)
 
 
 def _check_whole(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} = {value!r} must be a whole number from {least} on")
+        raise InputError(f"{name} = {value!r} must be a whole number of at least {least}")

@@ -43,6 +43,8 @@ def namespace(*values: Array) -> tuple[Any, ...]:
         ) from error
     floating = [value.dtype for value in arrays if xp.isdtype(value.dtype, "real floating")]
     dtype = xp.result_type(xp.float32, *floating) if floating else xp.float64
+    if len(arrays) == len(floating) == len(values) and set(floating) == {dtype}:
+        return xp, *values
     device = array_api_compat.device(arrays[0]) if arrays else None
     return xp, *(_convert(xp, value, dtype, device) for value in values)
 

@@ -58,13 +58,13 @@ class HalfLines:
         a, b, c, e = self.parts
         return a * x + b * xp.abs(x) + c + e * xp.sign(x)
 
-    def mean(self, xp: Any, centre: Array, deviation: Array) -> Array:
-        """E s(Y) for Y ~ N(centre, deviation²)."""
+    def mean(self, xp: Any, center: Array, deviation: Array) -> Array:
+        """E s(Y) for Y ~ N(center, deviation²)."""
         a, b, c, e = self.parts
-        z = centre / deviation
+        z = center / deviation
         inside = erf(xp, z / math.sqrt(2))
-        bent = deviation * math.sqrt(2 / math.pi) * xp.exp(-z * z / 2) + centre * inside
-        return a * centre + b * bent + c + e * inside
+        bent = deviation * math.sqrt(2 / math.pi) * xp.exp(-z * z / 2) + center * inside
+        return a * center + b * bent + c + e * inside
 
     def distance(self, xp: Any, sx: Array, sy: Array, h: Array) -> Array:
         """E(s(X) - s(Y))² for deviations sx, sy and the half gap h of their cosine."""

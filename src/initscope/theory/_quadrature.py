@@ -120,13 +120,13 @@ class _Pair:
         xp = self.xp
         first = self.value(xp, sx * z)
         sine_inner = sine[..., None]
-        centre = (cosine * z)[..., None]
+        center = (cosine * z)[..., None]
         safe_sine = xp.where(sine_inner > 0, sine_inner, xp.ones_like(sine_inner))
-        breaks = [(_scaled_kink(xp, kink, sy)[..., None] - centre) / safe_sine for kink in kinks]
+        breaks = [(_scaled_kink(xp, kink, sy)[..., None] - center) / safe_sine for kink in kinks]
         if self.smooth and not breaks:  # as dense as the outer nodes, if they are fewer by the sine
             level = max(1, level + math.ceil(math.log2(max(float(xp.max(sine)), 1e-9))))
-        u, weight = _rule(xp, level, breaks, centre)
-        second = self.value(xp, sy[..., None] * (centre + sine_inner * u))
+        u, weight = _rule(xp, level, breaks, center)
+        second = self.value(xp, sy[..., None] * (center + sine_inner * u))
         return xp.sum(weight * self.combine(first[..., None], second), axis=-1)
 
 
@@ -248,17 +248,17 @@ def find_kinks(function: Callable[[Any], Any], reach: float = 8.0, points: int =
     scale = max(1.0, float(np.abs(np.asarray(function(x), dtype=float)).max()))
     most = np.argsort(bend)[::-1][:64]
     most = most[bend[most] >= 1e-12 * scale]
-    centre, width = x[most], step
+    center, width = x[most], step
     for _ in range(20):  # all at once: a function written by hand costs as much for many points as for one
         width /= 2
-        candidates = centre[:, None] + width * np.array([-1.0, 0.0, 1.0])
+        candidates = center[:, None] + width * np.array([-1.0, 0.0, 1.0])
         bends = np.abs(_second_difference(function, candidates.ravel(), width)).reshape(candidates.shape)
-        centre = np.take_along_axis(candidates, bends.argmax(axis=1)[:, None], axis=1)[:, 0]
-    kept = np.abs(_second_difference(function, centre, width))
+        center = np.take_along_axis(candidates, bends.argmax(axis=1)[:, None], axis=1)[:, 0]
+    kept = np.abs(_second_difference(function, center, width))
     # After 20 halvings a smooth bend has shrunk by 4^-20, a kink by 2^-20 only.
     sharp = (kept > bend[most] * 2.0**-20 * 0.05) & (kept > 64 * np.finfo(float).eps * scale)
     found: list[float] = []
-    for index, place in zip(most[sharp], centre[sharp], strict=True):
+    for index, place in zip(most[sharp], center[sharp], strict=True):
         if not any(abs(x[index] - kink) <= 2 * step for kink in found):
             found.append(round(float(place), 5))
     return tuple(sorted(found))

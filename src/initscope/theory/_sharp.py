@@ -31,7 +31,7 @@ class SharpFilters(Result):
     """`sharp_filters`, `sharp_inner_filters`: the number and its 95 % interval from the pilot.
 
     ``normal`` is the number by the normal limit alone, ``resampled`` says whether the failures were counted instead;
-    ``sd`` is the standard deviation of one filter's share, ``centre`` the pilot's cosine, or mean inner product.
+    ``sd`` is the standard deviation of one filter's share, ``center`` the pilot's cosine, or mean inner product.
     """
 
     filters: int
@@ -40,7 +40,7 @@ class SharpFilters(Result):
     normal: int
     resampled: bool
     sd: float
-    centre: float
+    center: float
 
 
 def sharp_filters(
@@ -84,13 +84,13 @@ def sharp_inner_filters(inner: np.ndarray, *, eps: float, delta: float, seed: in
     # Sums of a resampled layer, over its size: the mean. The size is what the second sum counts.
     pilot = _pilot(inner, np.ones_like(inner))
     values = pilot[:, 0]
-    centre = float(values.mean())
-    return _sharp(pilot, centre, values - centre, np.divide, eps=eps, delta=delta, seed=seed, least=1)
+    center = float(values.mean())
+    return _sharp(pilot, center, values - center, np.divide, eps=eps, delta=delta, seed=seed, least=1)
 
 
 def _sharp(
     pilot: np.ndarray,
-    centre: float,
+    center: float,
     share: np.ndarray,
     value: Callable[..., np.ndarray],
     *,
@@ -99,7 +99,7 @@ def _sharp(
     seed: int,
     least: int,
 ) -> SharpFilters:
-    """The number for which ``value`` of a layer's sums is within eps of ``centre``; ``share``: each filter's part."""
+    """The number for which ``value`` of a layer's sums is within eps of ``center``; ``share``: each filter's part."""
     squares = share**2
     variance = float(squares.mean())
     spread = 1.96 * float(squares.std()) / math.sqrt(share.size)
@@ -112,7 +112,7 @@ def _sharp(
         layers = max(40_000, math.ceil(50 / counted))
 
         def excess(size: int) -> float:
-            return log_excess(_resampled_failure(pilot, centre, value, size, eps, layers, seed), counted)
+            return log_excess(_resampled_failure(pilot, center, value, size, eps, layers, seed), counted)
 
         number = smallest(excess, guess=math.ceil(1.3 * start), scan=1)
         if counted > delta:  # too rare to count: scaled as the normal limit is
@@ -122,7 +122,7 @@ def _sharp(
         max(least, math.ceil(number * max(1 + sign * spread / variance, 0.0))) if variance > 1e-24 else number
         for sign in (-1, 1)
     )
-    return SharpFilters(number, low, high, normal, resampled, math.sqrt(variance), centre)
+    return SharpFilters(number, low, high, normal, resampled, math.sqrt(variance), center)
 
 
 def living_filters(norm_x: np.ndarray, norm_y: np.ndarray, *, delta: float) -> int:
@@ -142,7 +142,7 @@ def filter_share_sd(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -
 
 
 def _filter_shares(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """The pilot as rows (inner product, squared norms), its cosine, and each filter's centred share in it."""
+    """The pilot as rows (inner product, squared norms), its cosine, and each filter's centered share in it."""
     pilot = _pilot(inner, norm_x, norm_y)
     if not (pilot[:, 1:].sum(axis=0) > 0).all():
         raise InputError("every filter's output is 0 for one of the images; is it all black?")
@@ -162,7 +162,7 @@ def _pilot(*columns: np.ndarray) -> np.ndarray:
 
 def _resampled_failure(
     pilot: np.ndarray,
-    centre: float,
+    center: float,
     value: Callable[..., np.ndarray],
     size: int,
     eps: float,
@@ -178,7 +178,7 @@ def _resampled_failure(
     for start in range(0, layers, chunk):
         chosen = generator.integers(len(pilot), size=(min(chunk, layers - start), size))
         sums = (column.take(chosen).sum(axis=1) for column in columns)
-        failed += int(np.count_nonzero(np.abs(value(*sums) - centre) > eps))
+        failed += int(np.count_nonzero(np.abs(value(*sums) - center) > eps))
     return failed / layers
 
 

@@ -311,6 +311,6 @@ def growth_exponent(sizes: Any, values: Any) -> Any:
     if x.ndim != 1 or len(x) < 2 or values.shape[-1] != len(x) or not np.ptp(x):
         raise InputError(f"sizes of shape {x.shape} must be at least two different ones, with a value for each")
     y = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
-    centred = x - x.mean()
-    slope = np.round((y * centred).sum(axis=-1) / (centred**2).sum(), 12)
+    centered = x - x.mean()
+    slope = np.round((y * centered).sum(axis=-1) / (centered**2).sum(), 12)
     return float(slope) if slope.ndim == 0 else slope

@@ -81,15 +81,15 @@ def _upper_tail(width: int, rho: float, eps: float) -> float:
     """
     from scipy.special import hyp2f1, poch
 
-    centre, spread = math.atanh(rho), 1 / math.sqrt(width)
+    center, spread = math.atanh(rho), 1 / math.sqrt(width)
     low = math.atanh(eps / (1 - rho * (rho + eps)))
     nodes, weights = np.polynomial.legendre.leggauss(32)
     edges = low + spread * np.concatenate([np.arange(0.0, 40.0, 1.0), 40 * 1.3 ** np.arange(0, 14)])
     half = np.diff(edges)[:, None] / 2
     beyond = edges[:-1, None] + half * (1 + nodes)
-    z = centre + beyond
+    z = center + beyond
     r = np.tanh(z)
-    logs = (_log_cosh(z) - _log_cosh(np.asarray(centre))) / 2 - (width - 0.5) * _log_cosh(beyond)
+    logs = (_log_cosh(z) - _log_cosh(np.asarray(center))) / 2 - (width - 0.5) * _log_cosh(beyond)
     scale = (width - 1) / (math.sqrt(2 * math.pi) * poch(width, 0.5))
     density = scale * np.exp(logs) * hyp2f1(0.5, 0.5, width + 0.5, (1 + rho * r) / 2)
     return float(np.sum(half * weights * density))

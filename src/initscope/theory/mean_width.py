@@ -299,14 +299,14 @@ class GaussianMixture:
 
     Each is an affine subspace; with :math:`Q_l` an orthonormal basis of its directions and :math:`c_l` its point
     nearest to the origin, :math:`h(g) = \max_l \langle c_l,g\rangle + \sqrt{r^2-\|c_l\|^2}\,\|Q_l^Tg\|`.
-    For centred Gaussians of rank d, :math:`\omega^2/4 \approx (\sqrt d + \sqrt{2\log L})^2`.
+    For centered Gaussians of rank d, :math:`\omega^2/4 \approx (\sqrt d + \sqrt{2\log L})^2`.
     Without a radius the supports are unbounded and the width is infinite: refused.
     """
 
     means: np.ndarray
     factors: np.ndarray
     radius: float | None = None
-    _centres: np.ndarray = field(init=False, repr=False)
+    _centers: np.ndarray = field(init=False, repr=False)
     _frames: list[np.ndarray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -322,39 +322,39 @@ class GaussianMixture:
                 f"factors have shape {factors.shape}, means {means.shape}; expected finite [L, n, d] beside [L, n]"
             )
         frames = [orthonormal(factor) for factor in factors]
-        centres = np.stack([mean - frame @ (frame.T @ mean) for mean, frame in zip(means, frames)])
-        meets = np.linalg.norm(centres, axis=1) <= self.radius
+        centers = np.stack([mean - frame @ (frame.T @ mean) for mean, frame in zip(means, frames)])
+        meets = np.linalg.norm(centers, axis=1) <= self.radius
         if not meets.any():
-            nearest = float(np.linalg.norm(centres, axis=1).min())
+            nearest = float(np.linalg.norm(centers, axis=1).min())
             raise InputError(f"radius = {self.radius}: no component meets the ball; the nearest is at {nearest:.4g}")
-        object.__setattr__(self, "_centres", centres[meets])
+        object.__setattr__(self, "_centers", centers[meets])
         object.__setattr__(self, "_frames", [frame for frame, meet in zip(frames, meets) if meet])
 
     @property
     def ambient(self) -> int:
         """Dimension of the surrounding space."""
-        return int(self._centres.shape[1])
+        return int(self._centers.shape[1])
 
     @property
     def enclosing_radius(self) -> float | None:
-        """Of one component that of its own ball, of centred ones that of the cutting ball; of others not known."""
+        """Of one component that of its own ball, of centered ones that of the cutting ball; of others not known."""
         if len(self._frames) == 1:
-            return self._reach(self._centres[0])
-        centred = np.allclose(self._centres, 0, atol=1e-12 * self._reach(np.zeros(1)))
-        return self.radius if centred else None
+            return self._reach(self._centers[0])
+        centered = np.allclose(self._centers, 0, atol=1e-12 * self._reach(np.zeros(1)))
+        return self.radius if centered else None
 
-    def _reach(self, centre: np.ndarray) -> float:
-        """Radius of the ball that the cutting ball leaves of the component with this centre."""
+    def _reach(self, center: np.ndarray) -> float:
+        """Radius of the ball that the cutting ball leaves of the component with this center."""
         assert self.radius is not None
-        return math.sqrt(max(self.radius**2 - float(centre @ centre), 0.0))
+        return math.sqrt(max(self.radius**2 - float(center @ center), 0.0))
 
     def support(self, g: Array) -> Array:
         """Largest support function of the components."""
         xp, g = namespace(g)
         result = None
-        for centre, frame in zip(self._centres, self._frames):
-            _, _, middle, directions = _beside(g, centre, frame)
-            value = g @ middle + self._reach(centre) * _norm(g @ directions)
+        for center, frame in zip(self._centers, self._frames):
+            _, _, middle, directions = _beside(g, center, frame)
+            value = g @ middle + self._reach(center) * _norm(g @ directions)
             result = value if result is None else xp.maximum(result, value)
         return result
 
@@ -362,7 +362,7 @@ class GaussianMixture:
         """Closed form for one component (a ball of its rank), else None."""
         if len(self._frames) > 1:
             return None
-        return 2 * self._reach(self._centres[0]) * gaussian_norm_mean(int(self._frames[0].shape[1]))
+        return 2 * self._reach(self._centers[0]) * gaussian_norm_mean(int(self._frames[0].shape[1]))
 
 
 @dataclass(frozen=True)

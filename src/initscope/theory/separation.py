@@ -126,7 +126,7 @@ def variability_collapse(rows: NDArray[Any], classes: NDArray[Any]) -> float:
     r"""Variation within classes against that between them, :math:`\mathrm{tr}(\Sigma_W\Sigma_B^+)/C`; 0: collapsed.
 
     :math:`\Sigma_W` is the covariance of the rows around their class means, :math:`\Sigma_B` that of the class means
-    around their mean (all classes weigh the same), ⁺ the pseudo-inverse. With M the centred means as columns,
+    around their mean (all classes weigh the same), ⁺ the pseudo-inverse. With M the centered means as columns,
     :math:`\Sigma_B^+ = C\,M^{+\top}M^+`: no matrix of the size of the features squared is formed. [Papyan2020]_
 
     >>> points = np.array([[0.0, 1.0], [0.0, -1.0], [4.0, 1.0], [4.0, -1.0]])
@@ -138,8 +138,8 @@ def variability_collapse(rows: NDArray[Any], classes: NDArray[Any]) -> float:
         raise InputError(f"{len(found)} class: variation between classes needs at least two")
     rows = np.asarray(rows, dtype=np.float64)
     means = np.stack([rows[number == each].mean(axis=0) for each in range(len(found))])
-    centred = means - means.mean(axis=0)
-    inverse = np.linalg.pinv(centred.T, rcond=1e-10)
+    centered = means - means.mean(axis=0)
+    inverse = np.linalg.pinv(centered.T, rcond=1e-10)
     within = 0.0
     for each in range(len(found)):
         part = rows[number == each] - means[each]

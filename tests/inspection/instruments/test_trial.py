@@ -23,7 +23,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.graph import Inputs
-from initscope.inspection.instruments import experiment, training
+from initscope.inspection.instruments import budget as budget_module
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets
 
@@ -331,37 +331,50 @@ class Slow(nn.Module):
         return Slow(self.clock, self.seconds)
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
+class FakeTime:
+    """Processor time that only the model moves, and wall time that runs ``busy`` times as fast."""
+
+    def __init__(self, busy=1.0, counted=True):
+        self.now, self.busy, self.counted = 0.0, busy, counted
 
     def perf_counter(self):
-        return self.now
+        return self.now * self.busy
+
+    def thread_time(self):
+        return self.now if self.counted else 0.0
 
 
+@pytest.mark.parametrize("busy", [1.0, 3.9])
 @pytest.mark.parametrize(
     ("seconds", "samples", "passes"), [(0.001, 64, 40), (0.01, 64, 40), (0.1, 8, 37), (0.2, 8, 18)]
 )
-def test_batch_and_steps_fit_the_budget(monkeypatch, seconds, samples, passes):
-    """A clock that only the model moves: passes take as long as the test says, and the budget of 30 s is kept."""
-    clock = Clock()
-    for module in (experiment, training):
-        monkeypatch.setattr(module, "time", clock)
+def test_batch_and_steps_fit_the_budget(monkeypatch, seconds, samples, passes, busy):
+    """Passes take as long as the test says, and the budget of 30 s is kept; other programs change nothing."""
+    clock = FakeTime(busy)
+    monkeypatch.setattr(budget_module, "time", clock)
     trial = run_trial(Slow(clock, seconds), *digits(), F.cross_entropy, torch.optim.SGD, 1e-6, budget=None)
     assert (trial.samples, trial.cost.samples, trial.cost.passes) == (samples, samples, passes)
     assert trial.cost.pass_seconds == pytest.approx(seconds * samples)
     assert trial.outcome in ("flat", "undecided")
-    assert clock.now <= 30 + 2 * seconds * samples  # the pass that is under way, and the readout
+    assert clock.now <= 30 + 2 * seconds * samples  # the current pass, and the readout
 
 
-def test_models_that_are_too_slow_are_not_judged(monkeypatch):
-    clock = Clock()
-    for module in (experiment, training):
-        monkeypatch.setattr(module, "time", clock)
-    trial = run_trial(Slow(clock, 1.0), *digits(), F.cross_entropy, ADAM, budget=None)
+@pytest.mark.parametrize(("clock", "seconds"), [(FakeTime(), 1.0), (FakeTime(counted=False), 4.0)])
+def test_models_that_are_too_slow_are_not_judged(monkeypatch, clock, seconds):
+    """A model that waits without computing counts a quarter of its time."""
+    monkeypatch.setattr(budget_module, "time", clock)
+    trial = run_trial(Slow(clock, seconds), *digits(), F.cross_entropy, ADAM, budget=None)
     assert trial.outcome == "not judged"
     assert "one pass of 8 samples takes 8 s: the budget of 30 s allows 3" in trial.reason
-    assert clock.now < 60
+    assert clock.now < 60 * seconds
+
+
+def test_models_on_other_devices_are_timed_by_the_wall_clock(monkeypatch):
+    time = FakeTime(busy=3.0)
+    monkeypatch.setattr(budget_module, "time", time)
+    on_cpu, elsewhere = budget_module.Clock(mlp()), budget_module.Clock(mlp().to("meta"))
+    time.now = 1.0
+    assert (on_cpu(), elsewhere()) == (1.0, 3.0)
 
 
 @pytest.mark.parametrize("budget", [0, -1.0, "short", True])

@@ -15,7 +15,7 @@ from initscope.theory.images import (
     channel_statistics,
     cosine,
     expected_cosine,
-    grey_share,
+    gray_share,
     red_green_pair,
 )
 
@@ -82,11 +82,11 @@ def test_black_channels_are_counted_not_averaged():
     np.testing.assert_allclose(channel_statistics(images.astype(np.float32)).angle, stats.angle, rtol=1e-5)
 
 
-def test_grey_share():
+def test_gray_share():
     grey = RNG(3).random((2, 6, 6))
-    np.testing.assert_allclose(grey_share(tinted(grey, (1, 1, 1))), 1)
-    np.testing.assert_allclose(grey_share(tinted(grey, (0, 2, 0))), 1 / 3)
-    np.testing.assert_allclose(grey_share(tinted(grey, (1, 2, 4))), 49 / 63)
+    np.testing.assert_allclose(gray_share(tinted(grey, (1, 1, 1))), 1)
+    np.testing.assert_allclose(gray_share(tinted(grey, (0, 2, 0))), 1 / 3)
+    np.testing.assert_allclose(gray_share(tinted(grey, (1, 2, 4))), 49 / 63)
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 8])
@@ -111,8 +111,8 @@ def test_saturation():
     grey = rng.random((2, 6, 12, 12)) * (np.arange(12) < 7)[:, None]
     x, y = (tinted(picture, (1, 1, 1)) for picture in grey)
     result = saturation.run(x, y, kernel_size=3)
-    assert result.grey_share[0] == pytest.approx(1)
-    assert result.grey_share[-1] == pytest.approx(1 / 3)
+    assert result.gray_share[0] == pytest.approx(1)
+    assert result.gray_share[-1] == pytest.approx(1 / 3)
     assert np.all(np.diff(result.deviation[1:]) > 0)
     assert result.cosine[-1] == 0
     assert 0.2 < result.deviation[-1] < 1 / math.pi
@@ -130,7 +130,7 @@ def test_saturation():
         (lambda x: channel_statistics(x[:1]), "at least two images"),
         (lambda x: channel_statistics(0 * x), "fewer than two images have all channels non-zero"),
         (lambda x: channel_statistics(np.where(x > 0.99, np.nan, x)), "image 0 holds NaN"),
-        (lambda x: grey_share(0 * x), "zero or holds NaN has no grey share"),
+        (lambda x: gray_share(0 * x), "zero or holds NaN has no grey share"),
         (lambda x: red_green_pair(0), "size = 0"),
         (lambda x: saturation.run(x[:, :1], x[:, :1], kernel_size=3), "single channel"),
         (lambda x: saturation.run(x, x, kernel_size=3, strengths=(2,)), "strength = 2 must lie in"),

@@ -25,7 +25,7 @@ RNG = np.random.default_rng
 
 
 def patches(images, kernel):
-    """All cyclic patches, [n, positions, taps], by rolling: the centre of an odd kernel is the position."""
+    """All cyclic patches, [n, positions, taps], by rolling: the center of an odd kernel is the position."""
     rolls = range(-(kernel // 2), kernel - kernel // 2)
     shifted = [np.roll(images, (-a, -b), axis=(2, 3)) for a in rolls for b in rolls]
     return np.stack(shifted, axis=-1).transpose(0, 2, 3, 1, 4).reshape(len(images), -1, images.shape[1] * kernel**2)
@@ -127,7 +127,7 @@ def test_outliers_are_the_images_of_one_colour():
     found = monochromatic_outliers(images, names=list("abcdef"))
     assert [row["name"] for row in found.table()] == ["d", "b"]
     assert (found.skipped, found.share) == (1, 0.4)
-    assert found.outliers[0].grey_share == pytest.approx(1 / 3)
+    assert found.outliers[0].gray_share == pytest.approx(1 / 3)
     assert found.outliers[1].energy[1] == pytest.approx((greenish[1] ** 2).sum() / (greenish**2).sum())
     with pytest.raises(InputError, match="no colour"):
         monochromatic_outliers(images[:, :1])

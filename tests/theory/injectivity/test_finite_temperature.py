@@ -10,7 +10,7 @@ import pytest
 from scipy.special import log_ndtr, logsumexp
 
 from initscope.errors import InputError
-from initscope.reproductions.energy_curves import EXHIBITS, _cools, temperatures
+from initscope.reproductions.energy_curves import REPRODUCTIONS, _cools, temperatures
 from initscope.testing import z_score
 from initscope.theory.injectivity import finite_temperature as ft, free_entropy, ground_state_energy, rs_free_entropy
 
@@ -96,8 +96,10 @@ def test_random_layers_at_that_temperature_have_that_energy():
     assert abs(z_score(means, 1.06 * expected)) > 4
 
 
-def test_the_exhibit_cools():
-    found = temperatures(**next(exhibit.small for exhibit in EXHIBITS if exhibit.id == "injectivity-temperature"))
+def test_the_reproduction_cools():
+    found = temperatures(
+        **next(reproduction.small for reproduction in REPRODUCTIONS if reproduction.id == "injectivity-temperature")
+    )
     assert _cools(found)
     with pytest.raises(InputError, match="beta"):
         free_entropy(6.0, 1000.0)

@@ -91,8 +91,8 @@ def test_large_layers_follow_the_central_limit_theorem(m, n):
     h = np.linspace(-9, 9, 200_001)
     terms, weights = np.minimum(np.maximum(h, 0), s) ** 2, stats.norm.pdf(h) * (h[1] - h[0])
     mean = weights @ terms
-    centre = m * mean - (n - 1) * s**2 - n
-    chance = stats.norm.sf(centre / math.sqrt(m * (weights @ (terms - mean) ** 2) + 2 * n))
+    center = m * mean - (n - 1) * s**2 - n
+    chance = stats.norm.sf(center / math.sqrt(m * (weights @ (terms - mean) ** 2) + 2 * n))
     assert 0.1 < chance < 0.45
     assert gordon_bound(m, n) == pytest.approx(2 * chance, abs=6 / math.sqrt(n))
 

@@ -26,15 +26,15 @@ def test_expected_norm_expansion():
 
 @pytest.mark.parametrize(("width", "dim"), [(2000, 10), (2000, 50), (8000, 200)])
 def test_gordon_band_is_kept_and_nearly_attained(width, dim):
-    """Extremes found over one drawn subspace stay inside (δ = .05) and reach 80 % of the centre term √(2d/m)."""
+    """Extremes found over one drawn subspace stay inside (δ = .05) and reach 80 % of the center term √(2d/m)."""
     generator = np.random.default_rng(dim)
     weights = generator.standard_normal((width, dim)) * math.sqrt(2 / width)
     low, high = subspace_extremes(weights, restarts=6, steps=100)
     bottom, top = norms.gordon_band(width, math.sqrt(dim), 0.05)
     assert bottom <= low < high <= top
-    centre, reach = norms.expected_relu_norm(width), math.sqrt(2 * dim / width)
-    assert high - centre >= 0.8 * reach
-    assert centre - low >= 0.8 * reach
+    center, reach = norms.expected_relu_norm(width), math.sqrt(2 * dim / width)
+    assert high - center >= 0.8 * reach
+    assert center - low >= 0.8 * reach
 
 
 def test_point_cloud_band():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from initscope.errors import InputError, did_you_mean
@@ -20,10 +21,22 @@ _SYNONYMS = dict.fromkeys(("nan", "nans", "inf", "infinite", "infinity"), "not-f
 def checks(select: str | Iterable[str] | None = None) -> tuple[Check, ...]:
     """All checks by code, or those that ``select`` names: codes, prefixes such as ``IS2``, or names.
 
+    Parameters
+    ----------
+    select : str or iterable of str, optional
+        Codes, prefixes or names, as a list or joined by commas. None: all checks.
+
+    Returns
+    -------
+    tuple of Check
+        Sorted by code.
+
+    Examples
+    --------
     >>> [item.name for item in checks("IS7")]
     ['float16-overflow', 'float16-underflow']
     """
-    known = tuple(sorted(ALL, key=lambda item: item.code))
+    known = tuple(sorted(ALL, key=attrgetter("code")))
     if select is None:
         return known
     refuse_unknown(select, "select")
@@ -76,7 +89,7 @@ def failing(findings: Iterable[Finding], wanted: str, option: str = "fail-on") -
 
 def reinitialized(finding: Finding) -> bool:
     """Whether other initial weights, or another width or depth, can fix a finding."""
-    return any(item.code == finding.code and item.reinitialize for item in ALL)
+    return finding.code in {item.code for item in ALL if item.reinitialize}
 
 
 class Thresholds(Result):

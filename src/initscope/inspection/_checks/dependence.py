@@ -6,6 +6,7 @@ import numpy as np
 
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
+from initscope.inspection.finding import Level
 
 _NEVER_MIXING = ("movement", "recurrent", "attention")
 """Roles of ops of one value that keep samples separate if they are used as meant."""
@@ -118,16 +119,18 @@ def _constant_output(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS308", "all-frozen", "error", reads=("parameters", "loss"),
+    "IS308", "all-frozen", "error", reads=("parameters",),
     message="No weight of the model requires a gradient, so that nothing can learn.",
     why="an optimizer moves only what requires a gradient",
     advice="call model.requires_grad_(True)", fix="model.requires_grad_(True)",
 )  # fmt: skip
 def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
-    """No parameter requires a gradient although a loss is given."""
+    """No parameter requires a gradient; without a known loss a warning, as the model may be meant to stay frozen."""
     step = evidence.step
-    whole = step.frozen_share == 1 and step.given
-    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0]) if whole and step.frozen else None
+    if step.frozen_share < 1 or not step.frozen:
+        return None
+    level: Level | None = None if evidence.facts.loss_name else "warning"
+    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0], level=level)
 
 
 @check(

@@ -70,7 +70,7 @@ def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
     reads = evidence.facts.reading.reads_targets
     if head.outcome != "reaches" or not reads or not free < _WITHOUT_BOUND < reached < -_NEGATIVE:
         return None
-    limit = f" except the range of {evidence.seen.rows[row].title}: it reaches {reached:.3g}"
+    limit = f" except the range of {evidence.seen.rows[row].position}: it reaches {reached:.3g}"
     return Hit(row, reached, level="warning", facts={"limit": limit})
 
 

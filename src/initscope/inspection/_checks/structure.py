@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from initscope.geometry import Row
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
 
@@ -45,11 +44,11 @@ def _adjacent_linear(evidence: Evidence, _: float) -> Hit | None:
     rows, mixing, weights = evidence.seen.rows, evidence.weights.mixing, _trunk_weights(evidence)
     for index in weights:
         before = evidence.signal.origin(rows[index].reads[0]) if len(rows[index].reads) == 1 else index
-        first, second = (mixing.get(rows[place].within) for place in (before, index))
+        first, second = mixing.get(rows[before].within), mixing.get(rows[index].within)
         if before == index or first is None or second is None or rows[before].role != "weights":
             continue
         if first[1] >= min(first[0], second[1]) and len(weights) > 3:
-            return Hit(index, 2.0, facts={"before": rows[before].title})
+            return Hit(index, 2.0, facts={"before": rows[before].position})
     return None
 
 
@@ -90,13 +89,9 @@ def _bottleneck(evidence: Evidence, threshold: float) -> Hit | None:
 def _norm_twice(evidence: Evidence, _: float) -> Hit | None:
     """A batch norm reads a batch norm."""
     rows, origin = evidence.seen.rows, evidence.signal.origin
-    normed = [index for index, row in enumerate(rows) if _normalizes(row) == "batch" and len(row.reads) == 1]
-    twice = [index for index in normed if _normalizes(rows[origin(rows[index].reads[0])]) == "batch"]
+    batch = {index for index, kind in evidence.signal.norms.items() if kind == "batch"}
+    twice = [i for i in sorted(batch) if len(rows[i].reads) == 1 and origin(rows[i].reads[0]) in batch]
     return Hit(twice[0], 2.0) if twice else None
-
-
-def _normalizes(row: Row) -> str:
-    return "" if row.traits.normalizes is None else row.traits.normalizes.kind
 
 
 @check(
@@ -111,8 +106,8 @@ def _norm_axis(evidence: Evidence, _: float) -> Hit | None:
 
     Channels of a convolution lie first and are moved last before a norm: that is as it should be.
     """
-    rows = evidence.seen.rows
-    norms = [index for index, row in enumerate(rows) if _normalizes(row) in ("layer", "rms") and row.shape]
+    rows, kinds = evidence.seen.rows, evidence.signal.norms
+    norms = [index for index, kind in kinds.items() if kind in ("layer", "rms") and rows[index].shape]
     common = Counter(rows[index].shape[-1] for index in norms).most_common(1)
     for index in norms:
         shape, reads = rows[index].shape, rows[index].reads
@@ -124,8 +119,9 @@ def _norm_axis(evidence: Evidence, _: float) -> Hit | None:
             continue
         if len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
             return Hit(index, float(shape[-1]), facts={"count": shape[-1]})
-    for index, row in enumerate(rows):
-        if _normalizes(row) == "batch" and len(row.shape) == 2 and row.reads and _units_last(evidence, row.reads[0]):
+    for index, kind in kinds.items():
+        row = rows[index]
+        if kind == "batch" and len(row.shape) == 2 and row.reads and _units_last(evidence, row.reads[0]):
             return Hit(index, float(row.shape[0]), facts={"count": row.shape[0]})
     return None
 
@@ -135,7 +131,7 @@ def _units_last(evidence: Evidence, index: int) -> bool:
     rows = evidence.seen.rows
     while rows[index].role in ("activation", "bookkeeping", "scaling") and len(rows[index].reads) == 1:
         index = rows[index].reads[0]
-    made = rows[index].traits.unit_axis == -1 or _normalizes(rows[index]) in ("layer", "rms")
+    made = rows[index].traits.unit_axis == -1 or evidence.signal.norms.get(index) in ("layer", "rms")
     return made and len(rows[index].shape) == 2
 
 
@@ -146,7 +142,7 @@ def _units_first(evidence: Evidence, index: int) -> bool:
         if rows[index].traits.permutes_axes:
             return not _units_first(evidence, rows[index].reads[0])
         index = rows[index].reads[0]
-    first = rows[index].traits.unit_axis == 0 or _normalizes(rows[index]) in ("batch", "group", "instance")
+    first = rows[index].traits.unit_axis == 0 or evidence.signal.norms.get(index) in ("batch", "group", "instance")
     return len(rows[index].shape) > 2 or first
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import nn
+
 from initscope.errors import InputError
 
-__all__ = ["Budget", "Cost", "affordable_samples", "cost_of", "plan_budget"]
+__all__ = ["Budget", "Clock", "Cost", "affordable_samples", "cost_of", "plan_budget"]
 
 _FAST = ((2e-3, 200, 3000), (5e-3, 150, 1000), (2e-2, 100, 300))
 """For passes that take at most so many seconds: those while a curve still falls, and those of a long plateau."""
+
+_BUSY = 4.0
+"""Wall time over processor time of the busiest machine that is waited for."""
 
 _LONG_SHARE = 0.05
 """Share of the time that a long plateau may take."""
@@ -23,7 +29,7 @@ class Budget:
     Attributes
     ----------
     seconds : float
-        Wall time of everything, at most, beside the pass that is under way.
+        Time of everything, at most, besides the current pass, as a `Clock` counts it.
     passes : int
         Forward and backward passes for the first question: does it learn at the rate that is given?
     samples : int
@@ -51,7 +57,7 @@ class Cost:
     Attributes
     ----------
     pass_seconds : float
-        Wall time of one forward and backward pass.
+        Time of one forward and backward pass.
     samples : int
         Samples of the batch.
     passes : int
@@ -61,7 +67,7 @@ class Cost:
     long_passes : int
         Passes that a long plateau is given, where a pass is fast and other rates do not explain it; 0: none.
     seconds : float
-        Expected wall time of the first question, at most.
+        Expected time of the first question, at most.
     """
 
     pass_seconds: float
@@ -70,6 +76,24 @@ class Cost:
     more_passes: int
     long_passes: int
     seconds: float
+
+
+class Clock:
+    """Seconds since it was made, which other programs on the machine do not change.
+
+    For a model on the CPU it counts processor time of the calling thread: a busy machine must not change what a trial
+    finds. It never counts less than a quarter of the wall time, so that a model that waits or sleeps is bounded too.
+    For a model on another device it counts wall time.
+    """
+
+    def __init__(self, model: nn.Module | None = None) -> None:
+        self._on_cpu = model is None or all(parameter.device.type == "cpu" for parameter in model.parameters())
+        self._wall, self._processor = time.perf_counter(), time.thread_time()
+
+    def __call__(self) -> float:
+        """Seconds so far."""
+        wall = time.perf_counter() - self._wall
+        return max(time.thread_time() - self._processor, wall / _BUSY) if self._on_cpu else wall
 
 
 def plan_budget(budget: Budget | Literal["long"] | float | None) -> Budget:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from torch import nn
 from initscope.errors import InputError, check_count
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
+from initscope.inspection.instruments.budget import Clock
 from initscope.inspection.instruments.curves import CLEAR, fall_share, recent
 from initscope.inspection.instruments.head import examine_head
 from initscope.inspection.instruments.optimizers import OptimizerSpec
@@ -188,10 +188,10 @@ def _affordable(
     candidates: dict[str, Candidate], steps: int, repeats: int, samples: int, seconds: float, seed: int
 ) -> tuple[int, int]:
     """Steps and repeats for which there is time, from one pass of each candidate."""
-    start = time.perf_counter()
+    clock = Clock()
     measured = [_run(one, 3, samples, seed).run.seconds for one in candidates.values()]
     each = sum(passed for passed in measured if passed < float("inf"))
-    passes = max(1, int((seconds - (time.perf_counter() - start)) / max(each, 1e-9)))
+    passes = max(1, int((seconds - clock()) / max(each, 1e-9)))
     repeats = max(1, min(repeats, passes // steps))
     return max(min(steps, passes // repeats), min(steps, _FEWEST_STEPS)), repeats
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from initscope.graph import Batch
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.threads import all_threads
 from initscope.inspection.instruments.batches import draw_batch
-from initscope.inspection.instruments.budget import Budget, Cost, affordable_samples, cost_of, plan_budget
+from initscope.inspection.instruments.budget import Budget, Clock, Cost, affordable_samples, cost_of, plan_budget
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets, readout_loss, shuffled_inputs
 from initscope.inspection.instruments.curvature import stability_edge
 from initscope.inspection.instruments.curves import (
@@ -92,13 +91,13 @@ def run_trial(
     """
     bounds, spec = plan_budget(budget), OptimizerSpec(optimizer, lr)
     model = runnable(model)
-    start = time.perf_counter()
+    clock = Clock(model)
     try:
         with borrowed(model):
-            trial = _Experiment(model, inputs, targets, loss, spec, bounds, seed, start).trial(controls)
+            trial = _Experiment(model, inputs, targets, loss, spec, bounds, seed, clock).trial(controls)
     except Exception as error:  # whatever the model raises: a result, not a crash
         trial = Trial("failed", reason=f"{type(error).__name__}: {error}".strip().splitlines()[0])
-    return replace(trial, seconds=time.perf_counter() - start)
+    return replace(trial, seconds=clock())
 
 
 class _Experiment:
@@ -113,9 +112,9 @@ class _Experiment:
         spec: OptimizerSpec,
         budget: Budget,
         seed: int,
-        start: float,
+        clock: Clock,
     ) -> None:
-        self.model, self.loss, self.spec, self.budget, self.seed, self.start = model, loss, spec, budget, seed, start
+        self.model, self.loss, self.spec, self.budget, self.seed, self.clock = model, loss, spec, budget, seed, clock
         self.data = inputs, targets
         self.passes = 0
         self.not_done: dict[str, str] = {}
@@ -142,7 +141,7 @@ class _Experiment:
     def _measured(self, samples: int) -> tuple[Setup, Run]:
         """A batch, and a run that measures how long a pass takes."""
         batch = draw_batch(self.model, *self.data, samples, self.seed)
-        setup = Setup(self.model, batch, self.loss, self.spec, self.seed, self.start + self.budget.seconds)
+        setup = Setup(self.model, batch, self.loss, self.spec, self.seed, self.clock, self.budget.seconds)
         return setup, self._trained(setup, _MEASURED)
 
     def trial(self, controls: bool) -> Trial:
@@ -185,7 +184,7 @@ class _Experiment:
     def _left(self) -> int:
         """Passes for which there is time."""
         assert self.cost is not None
-        return int((self.budget.seconds - (time.perf_counter() - self.start)) / max(1e-9, self.cost.pass_seconds))
+        return int((self.budget.seconds - self.clock()) / max(1e-9, self.cost.pass_seconds))
 
     def _find_levels(self) -> str:
         """Set the losses of the best constant prediction and of free outputs; say why, where shares mean nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from initscope.graph import Batch
+from initscope.inspection.instruments.budget import Clock
 from initscope.inspection.instruments.optimizers import OptimizerSpec, adapts, rate_of
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors
 from initscope.inspection.instruments.scores import class_axis
@@ -31,8 +31,9 @@ class Setup:
     loss: Loss | None
     optimizer: OptimizerSpec
     seed: int = 0
-    deadline: float = float("inf")
-    """Time of `time.perf_counter` at which runs end."""
+    clock: Clock = field(default_factory=Clock)
+    seconds: float = float("inf")
+    """Time on the clock at which runs end."""
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Run:
     passes : int
         Forward and backward passes, more than steps for optimizers that ask for several.
     seconds : float
-        Wall time of the fastest pass.
+        Time of the fastest pass.
     updates : dict
         Size of an update relative to the parameter, ‖Δw‖/‖w‖, mean of the first steps, by name of the parameter.
     unmoved : tuple of str
@@ -109,7 +110,7 @@ def train(
         run.optimizer, run.adapts = type(optimizer).__name__, adapts(optimizer)
         run.rate, run.model = rate_of(optimizer), model
         model.train()
-        closure = _Closure(model, loss, optimizer, batch, run)
+        closure = _Closure(model, loss, optimizer, batch, run, setup.clock)
         for step in range(steps):
             before = _values(model) if follow and step < _FOLLOWED else None
             closure.first = True
@@ -117,7 +118,7 @@ def train(
                 optimizer.step(closure)  # type: ignore[arg-type]  # torch's optimizers take tensors
             if before is not None:
                 _add_updates(run, model, before, step)
-            run.cut = time.perf_counter() > setup.deadline and step + 1 < steps
+            run.cut = setup.clock() > setup.seconds and step + 1 < steps
             if run.cut or not abs(run.losses[-1]) < float("inf") or stop(run.losses):
                 break
         run.accuracies = closure.accuracies()
@@ -132,8 +133,11 @@ def train(
 class _Closure:
     """One forward and backward pass, as optimizers call it; the first one of each step gives the loss of the step."""
 
-    def __init__(self, model: nn.Module, loss: Loss | None, optimizer: Optimizer, batch: Batch, run: Run) -> None:
-        self.model, self.loss, self.optimizer, self.batch, self.run = model, loss, optimizer, batch, run
+    def __init__(
+        self, model: nn.Module, loss: Loss | None, optimizer: Optimizer, batch: Batch, run: Run, clock: Clock
+    ) -> None:
+        self.model, self.loss, self.optimizer, self.batch = model, loss, optimizer, batch
+        self.run, self.clock = run, clock
         modules = [model, loss] if isinstance(loss, nn.Module) else [model]
         held = [p for group in optimizer.param_groups for p in group["params"]]
         own = [p for module in modules for p in module.parameters()]
@@ -144,7 +148,7 @@ class _Closure:
         self._scores: Tensor | None = None
 
     def __call__(self) -> Tensor:
-        start = time.perf_counter()
+        start = self.clock()
         self.optimizer.zero_grad()
         inputs = self.batch.inputs.map(torch.clone)  # a forward may write into them
         output = self.model(*inputs.args, **inputs.kwargs)
@@ -157,7 +161,7 @@ class _Closure:
                 self._accuracy = accuracy_of(self._scores, self.batch.targets)
             self.first = False
         self.run.passes += 1
-        self.run.seconds = min(self.run.seconds, time.perf_counter() - start)
+        self.run.seconds = min(self.run.seconds, self.clock() - start)
         return value.detach()
 
     def accuracies(self) -> tuple[float, float] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["WeightedSums", "regroup"]
 
 
-def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
-    """Average of the blocks that each of ``groups`` groups of channels reads; equal blocks that tile groups stay."""
+def regroup(maps: Sequence[Tensor], sizes: tuple[int, ...], groups: int) -> list[Tensor]:
+    """Averages of the blocks that each of ``groups`` groups of channels reads; equal blocks that tile groups stay."""
     blocks = len(sizes)
     if blocks == 1 or (groups % blocks == 0 and len(set(sizes)) == 1):
-        return maps
+        return list(maps)
     width = sum(sizes) // groups
-    shares = [[count / width for count in counts] for counts in _overlaps(sizes, groups)]
-    return torch.einsum("gb,pb...->pg...", torch.tensor(shares, dtype=maps.dtype, device=maps.device), maps)
+    shares = torch.tensor(
+        [[count / width for count in counts] for counts in _overlaps(sizes, groups)], dtype=torch.float64
+    )
+    return [torch.einsum("gb,pb...->pg...", shares.to(values), values) for values in maps]
 
 
 def _overlaps(sizes: tuple[int, ...], groups: int) -> list[list[int]]:
@@ -93,7 +95,7 @@ class WeightedSums(OfOne):
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
         """What moved before goes the way of averages, and the layer's own weights and biases add the covariances."""
-        if self.law.strength > 0 or self.law.centre:
+        if self.law.strength > 0 or self.law.center:
             raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
         cross = self.cross(offset, values)
         cross[:2] = 0  # of two inputs: what one has by itself is not moved
@@ -108,13 +110,13 @@ class WeightedSums(OfOne):
         """n v ⟨k⟩ at this offset."""
         gathered, windows = self._gathered, self.windows
         if offset is EVERY and windows is not None:
-            blocks = regroup(self._every(windows, lookup)[0], self.before.sizes, self.groups)
+            blocks = regroup([self._every(windows, lookup)[0]], self.before.sizes, self.groups)[0]
             return self.scale / windows.taps * blocks[None]
         if gathered is None or windows is None:
             inner, taps = lookup(self.before, offset), 1
         else:
             inner, taps = gathered.cross(self._inner(offset), lookup), windows.taps
-        blocks = regroup(inner.flatten(0, 1), self.before.sizes, self.groups)
+        blocks = regroup([inner.flatten(0, 1)], self.before.sizes, self.groups)[0]
         sums = blocks if windows is None else windows.sum_padded(blocks)
         return self.scale / taps * sums.reshape(len(inner), -1, *sums.shape[1:])
 
@@ -155,7 +157,7 @@ class WeightedSums(OfOne):
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
         """Times the variance of a weight, summed over the taps."""
-        if self.law.strength > 0 or self.law.centre:
+        if self.law.strength > 0 or self.law.center:
             raise NotCovered("gradients of weights that are bound to each other have no rule")
         return self.law.variance * self._spread(gradients, channels)
 

@@ -15,7 +15,7 @@ from initscope.propagate.draws import sampled
 from initscope.propagate.duals import transformed
 from initscope.propagate.origins.elementwise import Activations
 from initscope.propagate.registry import rule
-from initscope.propagate.rules.batch import from_batch_gram
+from initscope.propagate.rules.batch_norm import from_batch_gram
 from initscope.propagate.rules.gates import known
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.totals import NotCovered

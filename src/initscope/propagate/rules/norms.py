@@ -17,7 +17,7 @@ from initscope.geometry import weakest
 from initscope.propagate.context import Context
 from initscope.propagate.distributions import KnownMeans
 from initscope.propagate.registry import operation, rule
-from initscope.propagate.rules.batch import batch_normalised
+from initscope.propagate.rules.batch_norm import batch_normalised
 from initscope.propagate.rules.elementwise import apply_activation
 from initscope.propagate.rules.gates import known
 from initscope.propagate.rules.merging import per_channel
@@ -34,7 +34,7 @@ __all__ = ["batch_norm", "channel_mean", "group_norm", "layer_norm", "rms_norm"]
 def layer_norm(module: nn.LayerNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) less its mean, over its standard deviation."""
     over = _normalised_axes(module.normalized_shape, state)
-    return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
+    return affine(_divided(_centered(state, over), over, module.eps), module.weight, module.bias)
 
 
 @rule(nn.RMSNorm, reads=(), fixed=True)
@@ -54,7 +54,7 @@ def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> Mom
     if groups > 1 and (len(state.sizes) not in (1, groups) or len(set(state.sizes)) > 1 or state.mixed):
         raise NotCovered("its groups mix channels of different laws")
     over = _Axes(blocks=groups == 1, positions=True)
-    return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
+    return affine(_divided(_centered(state, over), over, module.eps), module.weight, module.bias)
 
 
 @operation("pow", "square", reads=("distribution", "positions"))
@@ -95,9 +95,9 @@ def variance(context: Context, state: Any, dim: Any = None, *, correction: float
     keepdim = bool(options.get("keepdim", False))
     if not is_maps(state) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
         raise NotCovered("it is no variance over channels")
-    centred = _centred(state, _Axes(blocks=True, positions=False))
+    centered = _centered(state, _Axes(blocks=True, positions=False))
     factor = state.channels / (state.channels - correction)
-    squares = centred.after(distribution=KnownMeans(factor * centred.kxx, factor * centred.kyy))
+    squares = centered.after(distribution=KnownMeans(factor * centered.kxx, factor * centered.kyy))
     return channel_mean(squares, keepdim=keepdim)
 
 
@@ -150,7 +150,7 @@ def _normalised_axes(shape: Any, state: MomentMaps) -> _Axes:
     raise NotCovered(f"it normalises over {tuple(shape)} of units {state.shape}, which are not all of its channels")
 
 
-def _centred(state: MomentMaps, over: _Axes) -> MomentMaps:
+def _centered(state: MomentMaps, over: _Axes) -> MomentMaps:
     if state.distribution.random_means:
         raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())

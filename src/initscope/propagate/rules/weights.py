@@ -88,7 +88,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Cont
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    if context.law(module).strength > 0 or context.law(module).centre:
+    if context.law(module).strength > 0 or context.law(module).center:
         raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
     before = state.moments(0, module.groups)
     if before.axis != 0:
@@ -119,8 +119,8 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
         )
     windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
     taps: FilterTaps | None = windows
-    if context.law(module).centre:
-        state, taps = state.moved(windows.centre), None
+    if context.law(module).center:
+        state, taps = state.moved(windows.center), None
     before = state.moments(0, module.groups)
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
@@ -186,12 +186,8 @@ def weighted(
     law = context.law(module)
     scale, taps = law.variance * (before.channels // groups), 1 if windows is None else windows.taps
 
-    def sums(maps: Tensor) -> Tensor:
-        if average is not None:
-            return average(maps)
-        return maps if windows is None else windows.sum(maps)
-
-    read = [regroup(maps, before.sizes, groups) for maps in (before.kxx, before.kyy, before.d)]
+    sums = average or (None if windows is None else windows.sum)  # over taps; None: there is one
+    read = regroup((before.kxx, before.kyy, before.d), before.sizes, groups)
     summed, means = None, None
     if windows is not None and average is None and law.strength == 0:
         summed = _by_loops(windows, read, scale, law.bias_variance)
@@ -199,9 +195,9 @@ def weighted(
         kxx, kyy, d = summed.kxx, summed.kyy, summed.d
     else:
         if law.strength > 0:
-            mx, my = (sums(regroup(mean, before.sizes, groups)) / taps for mean in before.means())
-            means = (mx, my)
-        kxx, kyy, d = _weighted([sums(maps) for maps in read], means, law, scale, taps)
+            mx, my = regroup(before.means(), before.sizes, groups)
+            means = (mx, my) if sums is None else (sums(mx) / taps, sums(my) / taps)
+        kxx, kyy, d = _weighted(read if sums is None else [sums(maps) for maps in read], means, law, scale, taps)
     blocks = kxx.shape[1]
     if channels % blocks:
         raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
@@ -241,5 +237,7 @@ def _weighted(
         kxx = torch.clamp_min(kxx - share * mx.square(), 0)
         kyy = torch.clamp_min(kyy - share * my.square(), 0)
         d = torch.clamp_min(d - share * (mx - my).square(), 0)
-    kxx, kyy, d = (scale * maps for maps in (kxx, kyy, d))
-    return (kxx + law.bias_variance, kyy + law.bias_variance, d) if law.bias_variance > 0 else (kxx, kyy, d)
+    bias = law.bias_variance
+    if bias > 0:
+        return scale * kxx + bias, scale * kyy + bias, scale * d
+    return scale * kxx, scale * kyy, scale * d

@@ -40,6 +40,8 @@ class Value:
     """Whether it depends on weights in a way that only moments describe."""
     sampled = False
     """Whether these are values of units that were drawn."""
+    replicated = False
+    """Whether there is one value for each replicate of what was sampled."""
     view = routed = uncovered = False
     """Whether it is units at other positions, tokens sent to experts, or only a reason."""
     knows_samples = False
@@ -179,14 +181,18 @@ def map_values(function: Callable[[Value], Any], arguments: Any) -> Any:
 
 
 def values_in(arguments: Any) -> list[Any]:
-    """All values in nested arguments, each once."""
-    if is_value(arguments):
-        return [arguments]
-    values: list[Any] = []
-    if isinstance(arguments, (tuple, list, dict)):
-        for item in arguments.values() if isinstance(arguments, dict) else arguments:
-            values += [value for value in values_in(item) if not any(value is other for other in values)]
-    return values
+    """All values in nested arguments, each once, in order."""
+    values: dict[int, Any] = {}
+    waiting = [arguments]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Value):
+            values.setdefault(id(item), item)
+        elif isinstance(item, (tuple, list)):
+            waiting.extend(reversed(item))
+        elif isinstance(item, dict):
+            waiting.extend(reversed(item.values()))
+    return list(values.values())
 
 
 def side_of(arguments: Any, side: str, *, copies: bool = False) -> Any:

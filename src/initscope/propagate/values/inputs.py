@@ -141,7 +141,7 @@ class InputValues(Value):
 
     @cached_property
     def _totals(self) -> Totals:
-        xx, yy, distance = total(self._squares, kept=2) * self.shape[0]
+        xx, yy, distance = total(self._squares, kept=2)[0] * self.shape[0]
         units = math.prod(self.shape)
         if not self._unlike:
             return Totals(xx, yy, units, distance)

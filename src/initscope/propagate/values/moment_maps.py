@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -105,7 +106,7 @@ class MomentMaps(Value):
     part: tuple[int, int, int] | None = None
     note: str = ""
     summed: MapSums | None = None
-    order: int = field(default_factory=lambda: next(_ORDER))
+    order: int = field(default_factory=_ORDER.__next__)
 
     @property
     def gaussian(self) -> bool:
@@ -122,10 +123,12 @@ class MomentMaps(Value):
         """Sizes of the axes that are not channels."""
         return tuple(self.kxx.shape[2:])
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of the layer's output for one input."""
-        return (*self.positions[: self.axis], self.channels, *self.positions[self.axis :])
+        shape = list(self.kxx.shape[2:])
+        shape.insert(self.axis, sum(self.sizes))
+        return tuple(shape)
 
     @property
     def is_tokens(self) -> bool:
@@ -185,7 +188,7 @@ class MomentMaps(Value):
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
         maps = self.kxx, self.kyy, self.d
         sums = None if self.summed is None else self.summed.of(*maps)
-        xx, yy, distance = ((own * sizes).sum(dim=1) for own in sums or [total(own, kept=2) for own in maps])
+        xx, yy, distance = [(own * sizes).sum(dim=1) for own in sums or total(*maps, kept=2)]
         return Totals(xx, yy, math.prod(self.shape), distance)
 
     def token_cosine(self, context: Context) -> float:

@@ -16,6 +16,7 @@ class Replicates(Value):
     """One value for each replicate, after an op that was sampled."""
 
     values: tuple[Any, ...]
+    replicated = True
 
     @property
     def replicates(self) -> tuple[Value, ...]:

@@ -1,16 +1,16 @@
-// Makes a page alive: hover and click in the pictures; sorting, filters, folding and export of the table; copying of code.
-// Nothing is fetched. Without this script all of the page is there, unfolded.
+// Interaction of a page: hover and click in the plots; sorting, filters, folding and export of the table; copying of code.
+// The script makes no network requests. Without it the page shows everything unfolded.
 document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   const holder = root.querySelector('script[type="application/json"]');
   if (!holder) return;
   root.classList.add("live");
-  // What only a script can use is not there without one: notebooks that are not trusted show the rest, without styles.
+  // Controls are created by the script, because untrusted notebooks run no scripts and show the page without styles.
   for (const kept of root.querySelectorAll("template")) kept.replaceWith(kept.content);
   const data = JSON.parse(holder.textContent);
   const all = (selector, within = root) => [...within.querySelectorAll(selector)];
   const made = (tag, name, text = "") => Object.assign(document.createElement(tag), { className: name, textContent: text });
 
-  // Copying: what stands in the code beside the button.
+  // Copy the code next to the button.
   const written = async (text) => {
     try {
       await navigator.clipboard.writeText(text);
@@ -30,7 +30,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     });
   }
 
-  // The table: rows live in sections; sorted, they stand in one body of their own.
+  // The table: rows belong to sections; sorted rows are in a separate tbody.
   const table = root.querySelector(".layers table");
   const rows = all(".row", table);
   const sections = all("tbody", table);
@@ -39,7 +39,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   const sorted = made("tbody", "sorted");
   const only = new Set();
   let wanted = "";
-  let folded = null; // what was folded before a filter opened it
+  let folded = null; // sections that were folded before a filter opened them
   let by = null;
   let direction = 1;
   const numberOf = (row) => data.numbers[by][row.dataset.row];
@@ -161,7 +161,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     row.scrollIntoView({ block: "center" });
   };
 
-  // The pictures: the layer under the pointer, in all panels at once.
+  // The plots: highlight the layer under the pointer in all panels.
   const figure = root.querySelector(".depth");
   if (!figure) return;
   const panels = all(".panel", figure);
@@ -210,7 +210,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     const x = plot.left - frame.left + (plot.width * (index + 0.5)) / count;
     const right = x + 14 + tip.offsetWidth <= frame.width;
     tip.style.left = `${Math.max(4, right ? x + 14 : x - 14 - tip.offsetWidth)}px`;
-    tip.style.top = `${plot.bottom - frame.top + 6}px`; // below, so that the points stay in sight
+    tip.style.top = `${plot.bottom - frame.top + 6}px`; // below, so that the points stay visible
   };
   const hide = () => {
     here = null;

@@ -212,15 +212,15 @@ class Piecewise(Activation):
                     total = total + jump * sy * _density(xp, a) * power * sine * given
         return total
 
-    def _given(self, xp: Any, order: int, s: Array, centre: Array, spread: Array) -> Array:
-        """E σ^(order), 1 or 2, of a normal variable with mean s·centre and deviation s·spread."""
-        total = horner(xp, self._derivatives[order][0], s * centre)
+    def _given(self, xp: Any, order: int, s: Array, center: Array, spread: Array) -> Array:
+        """E σ^(order), 1 or 2, of a normal variable with mean s·center and deviation s·spread."""
+        total = horner(xp, self._derivatives[order][0], s * center)
         for kink, jumps in zip(self.kinks, self._jumps, strict=True):
-            t = (_standard(xp, kink, s) - centre) / spread
+            t = (_standard(xp, kink, s) - center) / spread
             above = _above(xp, t)
             total = total + jumps[order] * above
             if order == 1 and jumps[2]:
-                total = total + jumps[2] * (s * spread * _density(xp, t) + (s * centre - kink) * above)
+                total = total + jumps[2] * (s * spread * _density(xp, t) + (s * center - kink) * above)
         return total
 
 

@@ -23,7 +23,7 @@ from initscope.theory.images._channels import (
     ChannelStatistics,
     MonochromaticOutliers,
     channel_statistics,
-    grey_share,
+    gray_share,
     monochromatic_outliers,
     red_green_pair,
 )
@@ -58,7 +58,7 @@ __all__ = [
     "flatness_map",
     "flatness_scores",
     "gaussian_cosine",
-    "grey_share",
+    "gray_share",
     "monochromatic_outliers",
     "patch_norms",
     "rectangle_boundary",

@@ -23,7 +23,7 @@ __all__ = [
     "MonochromaticImage",
     "MonochromaticOutliers",
     "channel_statistics",
-    "grey_share",
+    "gray_share",
     "monochromatic_outliers",
     "red_green_pair",
     "standard_error",
@@ -41,8 +41,8 @@ class ChannelStatistics(Result):
     angle: float
     """Mean angle between two channels, in degrees."""
     angle_standard_error: float
-    grey_share: float
-    """Mean of `grey_share`: 1 for grey images, 1/channels for a single channel."""
+    gray_share: float
+    """Mean of `gray_share`: 1 for grey images, 1/channels for a single channel."""
     norm_difference: dict[str, float]
     """Each reading of "relative difference between the channel norms", as a fraction."""
     norm_difference_standard_error: dict[str, float]
@@ -110,20 +110,20 @@ def channel_statistics(images: Array) -> ChannelStatistics:
         skipped=int((~usable).sum()),
         angle=float(angles.mean()),
         angle_standard_error=standard_error(angles),
-        grey_share=float((gram.sum(axis=(1, 2)) / (gram.shape[1] * squares[usable].sum(axis=1))).mean()),
+        gray_share=float((gram.sum(axis=(1, 2)) / (gram.shape[1] * squares[usable].sum(axis=1))).mean()),
         norm_difference=values,
         norm_difference_standard_error=errors,
     )
 
 
-def grey_share(images: Array) -> Array:
+def gray_share(images: Array) -> Array:
     r"""Share of an image's energy that is grey, :math:`\|\sum_c x_c\|^2 / (d\,\|x\|^2)`; images ``[n, channels, …]``.
 
     1 when all d channels are equal, 1/d when there is only one of them: how far a picture is from the pictures of a
     single colour for which [Nachum2022]_ section 4.1 expects its grey-image analysis to fail.
 
     >>> import numpy as np
-    >>> grey_share(np.eye(3).reshape(1, 3, 3, 1)).round(3)
+    >>> gray_share(np.eye(3).reshape(1, 3, 3, 1)).round(3)
     array([0.333])
     """
     xp, images, _ = check_pairs(images, images)
@@ -136,11 +136,11 @@ def grey_share(images: Array) -> Array:
 
 @dataclass(frozen=True)
 class MonochromaticImage(Result):
-    """One image of nearly one colour: where it stands, its `grey_share`, and how its energy divides among channels."""
+    """One image of nearly one colour: where it stands, its `gray_share`, and how its energy divides among channels."""
 
     index: int
     name: str
-    grey_share: float
+    gray_share: float
     energy: tuple[float, ...]
 
 
@@ -162,7 +162,7 @@ class MonochromaticOutliers(Result):
     def table(self) -> list[dict[str, Any]]:
         """One row per outlier."""
         return [
-            {"index": found.index, "name": found.name, "grey_share": found.grey_share}
+            {"index": found.index, "name": found.name, "gray_share": found.gray_share}
             | {f"energy_{channel}": share for channel, share in enumerate(found.energy)}
             for found in self.outliers
         ]
@@ -171,7 +171,7 @@ class MonochromaticOutliers(Result):
 def monochromatic_outliers(
     images: Array, *, below: float | None = None, names: Sequence[str] = ()
 ) -> MonochromaticOutliers:
-    """The images ``[n, channels, …]`` that are predominantly of one colour: those with a `grey_share` under ``below``.
+    """The images ``[n, channels, …]`` that are predominantly of one colour: those with a `gray_share` under ``below``.
 
     Among pairs of them a layer acts like a dense one; [Nachum2022]_ section 4.1 treats them as outliers of small
     measure, and here is the list. ``below`` is by default halfway between one channel alone and grey, (1 + 1/d)/2: 2/3
@@ -193,7 +193,7 @@ def monochromatic_outliers(
     )
     energy = as_numpy(xp.sum(xp.reshape(images, (count, channels, -1)) ** 2, axis=2)).astype(np.float64)
     coloured = np.flatnonzero(energy.sum(axis=1) > 0)
-    share = {int(k): float(grey_share(images[int(k)][None])[0]) for k in coloured}
+    share = {int(k): float(gray_share(images[int(k)][None])[0]) for k in coloured}
     found = tuple(
         MonochromaticImage(k, names[k] if names else "", share[k], tuple((energy[k] / energy[k].sum()).tolist()))
         for k in sorted(share, key=share.__getitem__)

@@ -75,10 +75,10 @@ def asymptotic(m: int, n: int) -> Estimate:
     what a tenth of the shift and of the width would change, is a convention, not a standard error.
     """
     shift, width = 3.1 * n ** (1 / 3) + 2.1, 1.6 * math.sqrt(n)
-    centre = FULL_RSB * n
+    center = FULL_RSB * n
 
     def transition(shift: float, width: float) -> float:
-        return 0.5 * math.erfc(-(m - centre + shift) / (width * math.sqrt(2)))
+        return 0.5 * math.erfc(-(m - center + shift) / (width * math.sqrt(2)))
 
     value = transition(shift, width)
     changed = [transition(shift * a, width * b) for a in (0.9, 1.1) for b in (0.9, 1.1)]

@@ -56,7 +56,7 @@ class Grid:
         self.frequency: Floats = np.asarray(np.pi * np.arange(points) / (2 * width), dtype=np.float64)
 
     def smooth(self, values: Floats, variance: float) -> Floats:
-        """Convolve with the centred Gaussian of this variance."""
+        """Convolve with the centered Gaussian of this variance."""
         return np.asarray(idct(dct(values) * np.exp(-0.5 * variance * self.frequency**2)))
 
     def smooth_with_slope(self, values: Floats, variance: float) -> tuple[Floats, Floats]:
@@ -66,7 +66,7 @@ class Grid:
         return np.asarray(idct(spectrum)), np.asarray(idst(sine))
 
     def gaussian(self, variance: float) -> Floats:
-        """Density of the centred Gaussian."""
+        """Density of the centered Gaussian."""
         return np.asarray(np.exp(-(self.h**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance))
 
     def integrate(self, values: Floats) -> float:

@@ -49,9 +49,9 @@ def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarr
     if keep == 1.0:
         return np.array([width]), np.array([1.0])
     reach = _DEVIATIONS * math.sqrt(width * keep * (1 - keep)) + _DEVIATIONS
-    centre = math.floor((width + 1) * keep)
-    counts = np.arange(max(0, math.floor(centre - reach)), min(width, math.ceil(centre + reach)) + 1)
-    start = centre - counts[0]
+    center = math.floor((width + 1) * keep)
+    counts = np.arange(max(0, math.floor(center - reach)), min(width, math.ceil(center + reach)) + 1)
+    start = center - counts[0]
     odds = keep / (1 - keep)
     up = np.cumprod((width - counts[start:-1]) / (counts[start:-1] + 1.0) * odds)
     down = np.cumprod((counts[start:0:-1] / (width - counts[start:0:-1] + 1.0)) / odds)

@@ -60,9 +60,9 @@ def gordon_band(width: int, one_sided_width: float, delta: float) -> tuple[float
         raise InputError(
             f"one_sided_width = {one_sided_width} must be at least 0 and finite; for a subspace it is sqrt(dim)"
         )
-    centre = expected_relu_norm(width)
+    center = expected_relu_norm(width)
     half = math.sqrt(2 / width) * (one_sided_width + math.sqrt(2 * math.log(2 / delta)))
-    return max(centre - half, 0.0), centre + half
+    return max(center - half, 0.0), center + half
 
 
 def _norm_band(eps: float, squared: bool) -> tuple[float, float]:

@@ -1,0 +1,111 @@
+"""The level of a finding; it is decided here and nowhere else.
+
+An error must hurt:
+
+1. A check declares the level that its finding has without a trial: ``error`` for what breaks the signal, the gradients,
+   the data or the loss, ``warning`` for structural facts (two linear layers in a row, frozen or equal layers).
+2. If the trial learns, the finding gets the milder level that the check declares as ``learning``: errors become
+   warnings, structural facts become info. A structural fact whose fix can be tried stays a warning until then.
+3. If the trial learns and the fix of a finding does not help, or cannot be tried, the finding gets the level declared
+   as ``learning``. If the model learns much faster with the fix, and the fix changes no more than what was found, the
+   finding gets the level declared as ``stuck``, or the level that it has without a trial.
+4. If the trial does not learn, or its fix is seen to help where it does not, a warning becomes what the check declares
+   as ``stuck``, and an error if only the model with the fix learns; but not while an error outside of the trial explains the harm. While the loss still falls, an error
+   whose fix was tried and did not help is a warning.
+5. A cause is as bad as the worst finding that follows from it. What follows from a finding that a trial made milder is
+   no worse than it.
+6. What means nothing while batch norms have seen no data is info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from initscope.inspection._checks import Check
+from initscope.inspection._checks.declaration import Hit
+from initscope.inspection.evidence import Evidence
+from initscope.inspection.finding import LEVELS, Finding, Fix
+from initscope.inspection.instruments import Trial
+from initscope.inspection.instruments.curves import LEARNS
+
+__all__ = ["level_after_fix", "levelled", "levels_of_causes", "levels_of_effects"]
+
+_BEHIND = 0.65
+"""Share of what a model learns with a fix below which it is far behind without."""
+_GLOBAL = "initscope.initializers."
+"""Beginning of fixes that change more than what a check found."""
+_UNFREEZING = ("IS309",)
+"""Findings whose fix adds trainable weights, with which every model learns faster."""
+
+
+def levelled(hits: Sequence[tuple[Check, Hit]], evidence: Evidence) -> list[tuple[Check, Hit]]:
+    """The hits with their levels, as far as head and trial decide them."""
+    hits = [(item, _by_trial(item, hit, evidence)) for item, hit in hits]
+    explained = any(hit.level == "error" and not item.code.startswith("IS4") for item, hit in hits)
+    return [(item, _stuck(item, hit)) for item, hit in hits] if evidence.harm == "proven" and not explained else hits
+
+
+def _by_trial(item: Check, hit: Hit, evidence: Evidence) -> Hit:
+    level = hit.level or item.level
+    if item.needs_norms and evidence.facts.idle_norms:
+        return replace(hit, level="info")
+    if evidence.harm == "none" and item.learning is not None:
+        tried_next = bool(item.fix or hit.fix) and not item.fix.startswith(_GLOBAL)  # its fix has the last word
+        level = max(level, "warning" if tried_next else item.learning, key=LEVELS.index)
+    return replace(hit, level=level)
+
+
+def _stuck(item: Check, hit: Hit) -> Hit:
+    return replace(hit, level=item.stuck) if item.stuck is not None and hit.level == "warning" else hit
+
+
+def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: Trial) -> Finding:
+    """A finding with the level that the trial of its fix decides."""
+    level = finding.level
+    helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
+    decisive = fix is not None and trial.outcome != "learns" and _much_faster(fix) and (fix.after or 0.0) >= LEARNS
+    own = fix is not None and _is_own(fix, finding)
+    serious = declared.stuck or (declared.level if decisive or trial.prompt else None)
+    if level == "warning" and helped and serious and (own or not trial.prompt):
+        level = serious
+    elif level == "warning" and trial.prompt and declared.learning:
+        level = declared.learning
+    elif level == "error" and fix is not None and fix.tried and not helped and declared.learning:
+        level = "warning" if trial.outcome == "still falling" else level
+    return replace(finding, level=level)
+
+
+def _is_own(fix: Fix, finding: Finding) -> bool:
+    """Whether a fix changes no more than what was found: new weights everywhere, or more, are no fair test."""
+    everywhere = fix.law is not None or (fix.code or "").startswith(_GLOBAL)
+    return not everywhere and finding.code not in _UNFREEZING
+
+
+def _much_faster(fix: Fix) -> bool:
+    """Whether the model is far behind at the step at which it nearly has all of the possible fall with the fix."""
+    return fix.helped and (fix.before or 0.0) < _BEHIND * (fix.after or 0.0)
+
+
+def levels_of_effects(before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
+    """The findings ``after`` the trials of fixes; what follows from one that became milder is no worse than it."""
+    levels = {finding.code: finding.level for finding in after}
+    pairs = zip(before, after, strict=True)
+    milder = {old.code for old, new in pairs if LEVELS.index(new.level) > LEVELS.index(old.level)}
+    changed = list(after)
+    for index, finding in enumerate(after):
+        if finding.caused_by in milder:
+            cause = levels[finding.caused_by]
+            level = max(finding.level, cause, key=LEVELS.index)
+            changed[index] = replace(finding, level=level, caused_by=None if cause == "info" else finding.caused_by)
+    return changed
+
+
+def levels_of_causes(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that are causes with the level of the worst that follows from them."""
+    worst = {finding.code: finding.level for finding in findings}
+    for _ in findings:  # chains of causes
+        for finding in findings:
+            if finding.caused_by is not None:
+                worst[finding.caused_by] = min(worst[finding.caused_by], worst[finding.code], key=LEVELS.index)
+    return [replace(finding, level=worst[finding.code]) for finding in findings]

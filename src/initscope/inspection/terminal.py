@@ -1,0 +1,221 @@
+"""A `Report` as lines of text: headline, causes with their fixes, the folded table, what was tried, the next step."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from initscope.geometry import named
+from initscope.inspection.page import block_texts
+from initscope.rendering.folding import folding_summary
+from initscope.rendering.table import WORDS, note_lines, rich_table, table_lines
+from initscope.results import counted, printable
+
+if TYPE_CHECKING:
+    from initscope.inspection.finding import Fix
+    from initscope.inspection.report import Report
+
+__all__ = ["MOST_LINES", "report_lines"]
+
+MOST_LINES = 25
+"""Lines that a report takes without details, where the terminal has at least 80 columns."""
+_FEWEST_ROWS, _MOST_CAUSES, _SHORT_REASON = 4, 3, 20
+_DETAILED = {
+    "layer": "op",
+    "finding": "finding",
+    "angle predicted": "angle ° predicted",
+    "angle measured": "angle ° measured",
+    "rms ratio measured": "scale",
+    "token cosine predicted": "token cosine predicted",
+    "token cosine measured": "token cosine measured",
+    "attention entropy predicted": "entropy predicted",
+    "attention entropy measured": "entropy measured",
+    "gradient over last predicted": "gradient predicted",
+    "gradient over last": "gradient measured",
+    "dead fraction": "dead",
+    "saturated fraction": "saturated",
+    "effective rank": "rank",
+    "status": "status",
+}
+"""Columns of the table, and their names; the page and the other formats have all."""
+_SHORT = {
+    "layer": "op",
+    "finding": "finding",
+    "angle measured": "angle °",
+    "rms ratio measured": "scale",
+    "gradient over last": "gradient",
+    "attention entropy measured": "entropy",
+    "dead fraction": "dead",
+    "saturated fraction": "saturated",
+    "effective rank": "rank",
+}
+
+
+def report_lines(
+    report: Report, width: int | None = None, *, verbose: bool = False, depth: int | None = None
+) -> list[str]:
+    """The report as lines of at most ``width`` characters, or each sentence on one line where that is None.
+
+    Parameters
+    ----------
+    report : Report
+        What is shown.
+    width : int, optional
+        Columns of the terminal.
+    verbose : bool
+        Show every finding, predictions next to measurements, what the columns are and all alternatives.
+    depth : int, optional
+        Fold the table to paths of that many modules; the table is then shown in full.
+    """
+    top = [*_wrapped(report.headline, width), *_cautions(report, width, verbose)]
+    top += _findings(report, width) if verbose else _causes(report, width)
+    end = [*_tried(report, width, verbose), *_wrapped(f"Next: {_next_step(report)}", width)]
+    if verbose or depth is not None:
+        return [*top, "", *_detailed_table(report, width, depth), *end]
+    left = MOST_LINES - len(top) - len(end) - 2  # two empty lines
+    return [*top, "", *_short_table(report, width, left), "", *end]
+
+
+def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    text = printable(text)
+    if width is None:
+        return [f"{indent}{text}"]
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+
+def _cautions(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
+    shown = report.cautions if verbose else report.cautions[:1]
+    more = len(report.cautions) - len(shown)
+    for caution in shown:
+        yield from _wrapped(f"Caution: {caution}{f' ({more} more with --verbose)' if more else ''}", width)
+
+
+def _causes(report: Report, width: int | None) -> Iterator[str]:
+    """The first root causes with their fixes; the headline has the message of the first, and names the others."""
+    serious = [*report.errors, *report.warnings]
+    causes = [finding for finding in serious if finding.caused_by is None][:_MOST_CAUSES]
+    said: Fix | None = None
+    for place, finding in enumerate(causes):
+        message = f": {finding.message}" if place or finding is not serious[0] else ""
+        yield from _wrapped(f"{finding.level}: {finding.code} {finding.name}{message}", width)
+        if finding.fix is not None and finding.fix != said:
+            yield from _fix_lines(report, finding.fix, width)
+        said = finding.fix
+
+
+def _findings(report: Report, width: int | None) -> Iterator[str]:
+    for finding in report.findings:
+        after = f" Follows from {finding.caused_by}." if finding.caused_by else ""
+        yield from _wrapped(f"{finding.level}: {finding.code} {finding.name}: {finding.message}{after}", width)
+        if finding.fix is not None and not finding.caused_by:
+            yield from _fix_lines(report, finding.fix, width)
+
+
+def _fix_lines(report: Report, fix: Fix, width: int | None) -> Iterator[str]:
+    """A fix: its line to type or its advice, and what the trial showed; long lines break inside of parentheses."""
+    tied = [other.name for other in report.fixes if other.tie and other.name != fix.name] if fix.tie else []
+    outcome = f"({'; a tie with '.join(filter(None, (fix.outcome, ', '.join(tied))))})"
+    what = f"  fix: {printable(fix.code or fix.advice)}"
+    if width is None or len(what) + len(outcome) + 2 <= width:
+        yield f"{what}  # {outcome[1:-1]}" if fix.code else f"{what} {outcome}"
+        return
+    yield from textwrap.wrap(what, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    yield from _wrapped(outcome, width, "    ")
+
+
+def _short_table(report: Report, width: int | None, most: int) -> list[str]:
+    """The table in at most that many lines, if few rows are enough for that: long names take two lines."""
+    causes = {finding.name for finding in (*report.errors, *report.warnings) if finding.caused_by is None}
+    lines: list[str] = []
+    for count in range(max(_FEWEST_ROWS, most - 2), _FEWEST_ROWS - 1, -1):
+        rows = _columns(block_texts(report.blocks(few=count)), _SHORT)
+        for row in rows:
+            row["finding"] = ", ".join(name for name in row["finding"].split(", ") if name in causes)
+        lines = _table(rows, width, captions=False)
+        if len(lines) <= most:
+            break
+    return lines
+
+
+def _detailed_table(report: Report, width: int | None, depth: int | None) -> list[str]:
+    from initscope.inspection.report import NOT_ASKED
+
+    blocks = report.blocks(depth, few=True)
+    if depth == 0:  # every op, by the name of its module
+        blocks = [block | {"title": named(block["layer"], block["kind"])} for block in blocks]
+    shown = {name: title for name, title in _DETAILED.items() if name != "status" or report.prediction is not None}
+    notes = note_lines({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
+    folded = folding_summary(blocks)
+    return _table(_columns(block_texts(blocks), shown), width, below=[*[folded] * bool(folded), *notes], words=WORDS)
+
+
+def _columns(texts: Sequence[Mapping[str, str]], titles: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{titles[name]: text for name, text in row.items() if name in titles} for row in texts]
+
+
+def _table(rows: Sequence[Mapping[str, Any]], width: int | None, *, captions: bool = True, **options: Any) -> list[str]:
+    """A table as lines; what stands below it is wrapped as text."""
+    table = rich_table(rows, width=width, keep=("finding", "angle ° measured", "angle °", "score"), **options)
+    below = str(table.caption or "").splitlines() if captions else []
+    return [*table_lines(table, width), *(line for text in below for line in _wrapped(text, width))]
+
+
+def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
+    """What was tried, in one sentence; with all alternatives in a table if ``verbose``."""
+    trial, alternatives = report.trial, () if report.what_if is None else report.what_if.alternatives
+    parts = []
+    if trial is not None and trial.losses:
+        rate = "" if trial.rate is None else f" at {trial.rate:.2g}"
+        steps = f"{counted(len(trial.losses), 'training step')} on one batch ({trial.optimizer}{rate}, loss "
+        parts.append(f"{steps}{trial.losses[0]:.3g} → {trial.losses[-1]:.3g}: {trial.outcome})")
+    fixes = {fix for finding in report.findings if (fix := finding.fix) is not None and fix.tried} | set(report.fixes)
+    if alternatives:
+        skipped = {} if report.what_if is None else report.what_if.skipped
+        reasons = set(skipped.values())
+        why = next(iter(reasons)) if len(reasons) == 1 and len(min(reasons)) < _SHORT_REASON else "see --verbose"
+        parts.append(counted(len(alternatives), "alternative") + (f" ({len(skipped)} not: {why})" if skipped else ""))
+    tried = sum(fix.tried for fix in fixes)
+    parts += [f"{tried} {'fix' if tried == 1 else 'fixes'}"] if tried else []
+    info = [finding.name for finding in report.findings if finding.level == "info"]
+    if info and not verbose:
+        yield from _wrapped(f"Information: {', '.join(info)} (--verbose explains)", width)
+    if parts:
+        yield from _wrapped(f"Tried: {', '.join(parts)}.", width)
+    if verbose:
+        yield from _details(report, width)
+
+
+def _details(report: Report, width: int | None) -> Iterator[str]:
+    """The loss that was used, which inputs can be recovered, and every alternative."""
+    if report.facts.loss_name:
+        yield from _wrapped(f"Loss: {report.facts.loss_name}", width)
+    open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
+    if lossy := len(report.expansivity) - len(open_question):
+        layers = counted(lossy, "ReLU layer")
+        yield from _wrapped(f"{layers} with fewer than two outputs per input: their inputs cannot be recovered", width)
+    if open_question:
+        yield "Can the input of these ReLU layers be recovered?"
+        yield from _table(open_question, width)
+    what_if = report.what_if
+    if what_if is not None and what_if.untried:
+        yield from _wrapped(what_if.untried, width)
+    elif what_if is not None:
+        yield "Alternatives that were tried, best first"
+        yield from _table(what_if.summary(), width)
+        yield from _wrapped(what_if.score_is, width)
+        for line in note_lines(what_if.skipped):
+            yield from _wrapped(f"not tried: {line}", width)
+
+
+def _next_step(report: Report) -> str:
+    """What to do now, on the command line."""
+    page = "--out report.html writes the page, --verbose shows the details"
+    if report.fix is not None and report.fix.law is not None:
+        return f"--apply weights.pt writes the weights of the suggested fix; {page}."
+    if report.fix is not None:
+        return f"make the suggested change and run this again; {page}."
+    if report.errors or report.warnings:
+        return f"look at the first finding, change the model and run this again; {page}."
+    options = [f"--{name}" for item in report.not_checked for name in item.options]
+    return f"pass {' and '.join(options)} to check more; {page}." if options else f"train it; {page}."

@@ -1,0 +1,116 @@
+"""Kernel matrices of ReLU stacks that average all positions of their last map: offset by offset, by compiled loops.
+
+Two positions of a map at an offset read, through filters, two positions at the offset times the stride. So all pairs of
+positions of the last map are its offsets, each a walk through the layers on those parts of both images that have
+partners, or on all of one and the other rolled where filters wrap around the edges.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from initscope._utils.compiled import in_threads
+from initscope.propagate.kernels._fused import coefficients
+from initscope.propagate.kernels._offsets import LANES, add_offsets
+from initscope.propagate.kernels.relu_stack import ReluStack, Sums
+from initscope.propagate.kernels.sides import Side, innermost, meetings
+from initscope.theory._fused import threads
+
+__all__ = ["OffsetRecursion"]
+
+Floats = npt.NDArray[Any]
+Block = tuple[Floats, Floats]
+
+
+def _flat(side: Side) -> tuple[Floats, Floats]:
+    """Images ``[images, channels, positions]``; before all ReLUs their deviations, each with its inverses."""
+    none = np.zeros((len(side), 0), np.float32)
+    deviations = np.concatenate([none, *(maps.reshape(len(side), -1) for maps in side.deviations.values())], axis=1)
+    return side.images.reshape(*side.images.shape[:2], -1), deviations
+
+
+def _blocks(side: Side) -> list[Block]:
+    """Images by their lanes, which stand innermost; the last block is filled up with zeros."""
+    return list(zip(*(innermost(each, LANES) for each in _flat(side)), strict=True))
+
+
+@dataclass(frozen=True)
+class OffsetRecursion:
+    """Filters and ReLUs as the loops read them, and the offsets of the last map.
+
+    Results are sums over all pairs of positions.
+    """
+
+    layers: tuple[Floats, ...]
+    offsets: Floats
+    tangent: bool
+    wraps: bool
+
+    @classmethod
+    def of(cls, stack: ReluStack, side: Side, *, tangent: bool) -> OffsetRecursion:
+        """For images of the size of ``side``'s."""
+        filters = [(place, step) for place, step in enumerate(stack.image_steps) if isinstance(step, Sums)]
+        sizes = np.array([*(side.sizes[place] for place, _ in filters), side.sizes[-1]], np.int64)
+        geometry, starts, held = [], [], 0
+        for (place, step), size in zip(filters, sizes[1:], strict=True):
+            taps = step.taps
+            assert taps is not None
+            axes = zip(taps.kernel_size, taps.dilation, taps.stride, taps.padding, strict=True)
+            geometry.append([(count, dilation, stride, *padding) for count, dilation, stride, padding in axes])
+            rectified = place + 1 in side.deviations
+            starts.append(held if rectified else -1)
+            held += 2 * math.prod(size) * rectified
+        scales = np.array([(step.gain, step.bias) for _, step in filters], np.float32)
+        layers = (np.array(geometry, np.int64), sizes, np.array(starts, np.int64), scales)
+        wraps = stack.mean.wraps
+        offsets = itertools.product(*(range(0 if wraps else 1 - n, n) for n in side.sizes[-1]))
+        return cls(layers, np.array(list(offsets), np.int64), tangent, wraps)
+
+    def pairs(self, left: Side, right: Side, *, alike: bool) -> list[Floats]:
+        """Covariances, and tangents if wanted, of all pairs: ``[images, blocks, lanes]``."""
+        blocks, each = _blocks(right), _flat(left)
+        tasks = meetings(len(left), len(blocks), LANES, alike=alike)
+        found = np.zeros((1 + self.tangent, len(left), len(blocks), LANES))
+
+        def compute(share: slice) -> None:
+            room = self._room()
+            for i, b in tasks[share]:
+                images, deviations = (np.repeat(values[i, ..., None], LANES, axis=-1) for values in each)
+                found[:, i, b] = self._sums((images, deviations), blocks[b], self.offsets, room)
+
+        in_threads(compute, len(tasks), threads())
+        return list(found)
+
+    def own(self, side: Side) -> tuple[Tensor, Tensor]:
+        """Of each image with itself, ``[images]``; at offset 0, where tangents have a kink, from float64."""
+        room, apart = self._room(), self.offsets[self.offsets.any(axis=1)]
+        found = np.concatenate([self._sums(block, block, apart, room) for block in _blocks(side)], axis=1)
+        totals = [side.variance.sum(dim=1), side.tangent.sum(dim=1)]
+        for total, each in zip(totals, found, strict=False):
+            total += torch.from_numpy(each[: len(side)])
+        return totals[0], totals[1]
+
+    def _room(self) -> tuple[Any, ...]:
+        """Memory for a walk, and the coefficients of the duals."""
+        geometry, sizes, *_ = self.layers
+        padded = sizes[:-1] + geometry[:, :, 3:].sum(axis=2)
+        widest = int(max(padded[:, 1].max(), sizes[-1, 1]))
+        maps, sums = (np.zeros((2, (int(sizes[:, 0].max()) + 1) * widest * LANES), np.float32) for _ in range(2))
+        return maps, sums, np.zeros((7, widest * LANES), np.float32), coefficients()
+
+    def _sums(self, own: Block, others: Block, offsets: Floats, room: tuple[Any, ...]) -> Floats:
+        """``[kinds, lanes]``."""
+        out = np.zeros((1 + self.tangent, LANES))
+        own, others = (
+            (values.reshape(len(values), -1), deviations.reshape(-1)) for values, deviations in (own, others)
+        )
+        add_offsets(own, others, self.layers, offsets, (self.tangent, self.wraps), room, out)
+        return out

@@ -1,0 +1,114 @@
+"""What compiled loops know of each image alone: its values, its deviations before ReLUs, its variance at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from initscope.propagate.kernels.relu_stack import Rectified, Step
+
+__all__ = ["Ends", "Part", "Side", "innermost", "meetings"]
+
+Floats = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images ``[channels, positions, …]`` and their deviations before the ReLUs, ``[2, positions, …]``.
+
+    Behind the positions there are the lanes of a block, or nothing if it is one image.
+    """
+
+    images: Floats
+    deviations: dict[int, Floats]
+
+
+class Side:
+    """Images of one side on their way through maps.
+
+    ``deviations``: before the ReLUs, by their place, deviations and their inverses, ``[images, 2, height, width]``, 0
+    where 0. ``variance`` and ``tangent``: behind the last step, ``[images, positions]`` in float64. ``sizes``: heights
+    and widths before every step and behind the last.
+    """
+
+    def __init__(self, steps: Iterable[Step], images: Tensor, *, tangent: bool) -> None:
+        self.images = images.float().numpy()
+        self.deviations: dict[int, Floats] = {}
+        k = images.double().square().sum(dim=1)
+        theta = torch.zeros_like(k)
+        self.sizes = [tuple(k.shape[1:])]
+        for place, step in enumerate(steps):
+            if isinstance(step, Rectified):
+                self.deviations[place] = _deviations(k)
+            k, theta = _alone(step, k, theta, tangent)
+            self.sizes.append(tuple(k.shape[1:]))
+        self.variance, self.tangent = (maps.flatten(1) for maps in (k, theta))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def single(self) -> list[Part]:
+        """Image by image."""
+        images, deviations = self._flat()
+        return [Part(images[i], {place: maps[i] for place, maps in deviations.items()}) for i in range(len(self))]
+
+    def blocks(self, lanes: int) -> list[Part]:
+        """The images by ``lanes``, which stand innermost, the last block filled up with zeros."""
+        images, deviations = self._flat()
+        blocks = innermost(images, lanes)
+        others = {place: innermost(each, lanes) for place, each in deviations.items()}
+        return [Part(block, {place: each[b] for place, each in others.items()}) for b, block in enumerate(blocks)]
+
+    def _flat(self) -> tuple[Floats, dict[int, Floats]]:
+        """Heights and widths together."""
+        deviations = {place: maps.reshape(*maps.shape[:2], -1) for place, maps in self.deviations.items()}
+        return self.images.reshape(*self.images.shape[:2], -1), deviations
+
+
+class Ends:
+    """Variances and tangents ``[images]`` on their way through vectors, and deviations before the ReLUs there."""
+
+    def __init__(self, steps: Iterable[Step], variance: Tensor, tangent: Tensor, *, tangents: bool) -> None:
+        self.deviations: dict[int, Floats] = {}
+        for place, step in enumerate(steps):
+            if isinstance(step, Rectified):
+                self.deviations[place] = _deviations(variance[:, None])
+            variance, tangent = _alone(step, variance, tangent, tangents)
+        self.value = (tangent if tangents else variance).numpy()
+
+
+def meetings(images: int, blocks: int, lanes: int, *, alike: bool) -> list[tuple[int, int]]:
+    """Which image meets which block; if both sides are ``alike`` those on and above the diagonal.
+
+    Block by block: what is known of a block stays in the caches while all images meet it.
+    """
+    return [(i, b) for b in range(blocks) for i in range(min(images, (b + 1) * lanes) if alike else images)]
+
+
+def innermost(values: Floats, lanes: int) -> Floats:
+    """``[images, …]`` as ``[blocks, …, lanes]``."""
+    count = -(-len(values) // lanes)
+    whole = np.zeros((count * lanes, *values.shape[1:]), values.dtype)
+    whole[: len(values)] = values
+    return np.ascontiguousarray(np.moveaxis(whole.reshape(count, lanes, *values.shape[1:]), 1, -1))
+
+
+def _deviations(variance: Tensor) -> Floats:
+    """And their inverses, 0 where 0, in float32: ``[images, 2, …]``."""
+    root = variance.sqrt()
+    return torch.stack([root, torch.where(root > 0, 1 / root, 0)], dim=1).float().numpy()
+
+
+def _alone(step: Step, k: Tensor, theta: Tensor, tangents: bool) -> tuple[Tensor, Tensor]:
+    """Variances and tangents of each image with itself behind a step; without ``tangents`` these stay 0."""
+    if isinstance(step, Rectified):
+        return k / 2, theta / 2
+    sums = step.taps.sum if step.taps is not None else torch.clone
+    k = step.gain * sums(k) + step.bias
+    return k, step.gain * sums(theta) + k if tangents else torch.zeros_like(k)
