@@ -64,9 +64,9 @@ def _contrary(ours: Mapping[str, Number]) -> str:
     """Ask for a largest layer within three standard errors of e(α), or for a distance that at least shrinks."""
     by_alpha: dict[float, dict[int, Number]] = {}
     for name, number in ours.items():
-        alpha, is_found, size = name.removeprefix("α = ").partition(_FOUND)
+        prefix, is_found, size = name.removeprefix("α = ").partition(_FOUND)
         if is_found:
-            by_alpha.setdefault(float(alpha), {})[int(size.rpartition(" ")[2])] = number
+            by_alpha.setdefault(float(prefix), {})[int(size.rpartition(" ")[2])] = number
     far = []
     for alpha, by_size in by_alpha.items():
         energy = Number(ground_state_energy(alpha).value)
