@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripts import load_script
 
@@ -115,3 +116,10 @@ def test_the_layer_theorem_needs_a_constant_above_and_a_smaller_ratio_below():
         rows = list(result.rows)
         rows[index] = replace(rows[index], ratio=ratio)
         assert not declared.holds(replace(result, rows=tuple(rows)))
+
+
+def test_the_line_of_figure_1_is_the_line_of_its_points():
+    declared = get("cnn-figure-1")
+    panel = declared.produce(panels=(("photos:crop=32", 3),), pairs=20, filters=8, layers=3, limit=40).rows[0]
+    slope, intercept = np.polyfit(panel.before, panel.after, 1)
+    assert (panel.slope, panel.intercept) == pytest.approx((slope, intercept), rel=1e-3)
