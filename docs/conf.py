@@ -46,7 +46,8 @@ napoleon_numpy_docstring = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 # The list of references is complete whether or not a page cites each of them.
-suppress_warnings = ["ref.citation", "config.cache", "toc.empty_glob"]
+# Plain words in the types of parameters may be names of several attributes: these are no references.
+suppress_warnings = ["ref.citation", "ref.python", "config.cache", "toc.empty_glob"]
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples/tutorials", "../examples/gallery"],

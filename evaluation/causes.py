@@ -11,7 +11,7 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     "target scale": ("IS606", "IS201", "IS206"),
     "labels": ("IS605", "IS607"),
     "samples": ("IS301", "IS604"),
-    "ignored input": ("IS307", "IS402", "IS305", "IS603", "IS604"),
+    "ignored input": ("IS307", "IS320", "IS402", "IS305", "IS603", "IS604"),
     # training
     "learning rate": ("IS403", "IS404", "IS408"),
     "optimizer": ("IS403", "IS404", "IS407", "IS408"),

@@ -7,7 +7,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -27,6 +27,10 @@ class Outcome:
         The case or model, and ``faulty``, ``fixed`` or ``healthy``.
     errors : list of list of str
         Code, name and layer of every error, the first cause first.
+    warnings : list of list of str
+        The same of every warning.
+    fixes : list of dict
+        Every suggested fix: its name and line, and what trials reached before and after it.
     failure : str
         Why there is no report: an exception, or the time limit.
     refused : bool
@@ -41,6 +45,8 @@ class Outcome:
     failure: str
     refused: bool
     seconds: float
+    warnings: list[list[str]] = field(default_factory=list)
+    fixes: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def detected(self) -> bool:
@@ -88,9 +94,14 @@ def report_of(program: Program, *, samples: int = 64, seed: int = 0) -> Any:
     return initscope.inspect(program.model(seed), inputs, pairs=samples // 2, **arguments, **program.options)
 
 
-def errors_of(report: Any) -> list[list[str]]:
-    """Return code, name and layer of every error of a report."""
-    return [[finding.code, finding.name, finding.layer or ""] for finding in report.errors]
+def labels_of(findings: Any) -> list[list[str]]:
+    """Return code, name and layer of every finding."""
+    return [[finding.code, finding.name, finding.layer or ""] for finding in findings]
+
+
+def _result(report: Any) -> dict[str, Any]:
+    fixes = [fix.to_dict() for fix in report.fixes]
+    return {"errors": labels_of(report.errors), "warnings": labels_of(report.warnings), "fixes": fixes}
 
 
 def _in_process(set_name: str, name: str, version: str, limit: float, samples: int, seed: int) -> Outcome:
@@ -129,7 +140,7 @@ def _send(sender: Connection, set_name: str, name: str, version: str, samples: i
         program = program_of(load(set_name), name, version)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result: dict[str, Any] = {"errors": errors_of(report_of(program, samples=samples, seed=seed))}
+            result = _result(report_of(program, samples=samples, seed=seed))
     except Exception as error:  # any exception means that there is no report
         from initscope.errors import InputError
 

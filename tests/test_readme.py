@@ -162,7 +162,7 @@ def test_numbers_and_picture_come_from_the_gallery():
     assert script.MARKS.search(README).group() == script.table(results)
     demo = next(result for result in results if result["id"] == "photographs")
     first, predicted, measured = (f"{number['value']:.1f}" for number in demo["ours"].values())
-    assert f"close from {first}° to {measured}° on average" in " ".join(README.split())
+    assert f"shrink from {first}° to {measured}° on average" in " ".join(README.split())
     assert f"{predicted}° predicted" in README
     assert "docs/_static/demo.svg" in README
     assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["picture"]

@@ -8,12 +8,13 @@ import pytest
 import torch
 from evaluation.causes import ACCEPTED, FORMER_NAMES, accepted
 from evaluation.programs import call, load, rows, set_names
-from evaluation.running import errors_of, report_of
+from evaluation.running import report_of
 
 SETS = (
     "development_1",
     "development_2",
     "development_3",
+    "development_4",
     "forum_bugs",
     "frozen_2026_11",
     "healthy",
@@ -108,12 +109,12 @@ def test_a_bug_has_an_error_and_its_fixed_version_has_none(name, case):
     found = load(name).cases[case]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert errors_of(report_of(found.faulty))
-        assert not errors_of(report_of(found.fixed))
+        assert report_of(found.faulty).errors
+        assert not report_of(found.fixed).errors
 
 
 @pytest.mark.parametrize("name", ["dqn", "lstm_classifier"])
 def test_a_healthy_model_has_no_error(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert not errors_of(report_of(load("healthy").healthy[name].program))
+        assert not report_of(load("healthy").healthy[name].program).errors

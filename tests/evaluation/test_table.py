@@ -10,7 +10,7 @@ import torch
 from evaluation import running
 from evaluation.__main__ import main
 from evaluation.programs import Case, EvaluationSet, Healthy, Program
-from evaluation.running import Outcome, errors_of, named, run
+from evaluation.running import Outcome, labels_of, named, run
 from evaluation.samples import class_table
 from evaluation.scores import above, accuracy, negative, r2
 from evaluation.table import Rate, line, rates, table
@@ -82,7 +82,7 @@ def test_rates_count_detected_named_fixed_and_false_errors():
 
 def test_errors_have_code_name_and_layer():
     finding = SimpleNamespace(code="IS201", name="loss-floor", layer=None)
-    assert errors_of(SimpleNamespace(errors=[finding])) == [["IS201", "loss-floor", ""]]
+    assert labels_of([finding]) == [["IS201", "loss-floor", ""]]
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the set exists in this process only")
@@ -91,7 +91,8 @@ def test_every_program_runs_in_a_process_with_a_limit(monkeypatch, build, failur
     program = Program(build, class_table())
     part = EvaluationSet("demo", {}, {"model": Healthy("model", program)}, ())
     monkeypatch.setattr(running, "load", lambda name: part)
-    monkeypatch.setattr(running, "report_of", lambda program, **options: program.model() and SimpleNamespace(errors=[]))
+    clean = SimpleNamespace(errors=[], warnings=[], fixes=[])
+    monkeypatch.setattr(running, "report_of", lambda program, **options: program.model() and clean)
     (result,) = run(part, limit=1 if build is forever else 60)
     assert failure in result.failure
     assert bool(result.failure) == bool(failure)

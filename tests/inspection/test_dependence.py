@@ -128,3 +128,57 @@ def test_an_encoder_of_torch_without_batch_first_attends_to_other_samples():
         model = nn.Sequential(layer, nn.Flatten(), nn.Linear(48, 4))
         report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False)
         assert any(finding.name == "samples-mixed" for finding in report.errors) != first
+
+
+def first_or_last(index):
+    torch.manual_seed(0)
+    forward = lambda m, x: m.head(m.loop(x)[0][:, index])
+    return Called(forward, loop=nn.GRU(4, 16, batch_first=True), head=nn.Linear(16, 3))
+
+
+def test_steps_that_the_output_does_not_read_are_counted():
+    data = torch.randn(32, 10, 4, generator=torch.Generator().manual_seed(1))
+    found = findings(first_or_last(0), data)["input-ignored"]
+    assert found.level == "warning"
+    assert found.value == 0.9
+    assert "input-ignored" not in findings(first_or_last(-1), data)
+
+
+def test_ignored_channels_that_hold_the_classes_are_an_error_although_the_batch_is_memorized():
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(96) % 3
+    images = torch.randn(96, 2, 6, 6, generator=draws)
+    images[:, 1] += 3 * torch.randn(3, 6, 6, generator=draws)[labels]
+
+    def report(read):
+        torch.manual_seed(0)
+        body = nn.Sequential(nn.Flatten(), nn.Linear(36, 64), nn.ReLU(), nn.Linear(64, 3))
+        model = Called(lambda m, x: m.body(x[:, read : read + 1]), body=body)
+        options = {"targets": labels, "loss": F.cross_entropy, "optimizer": "adam", "lr": 1e-2}
+        found = initscope.inspect(model, images, pairs=48, alternatives=False, prediction=False, **options)
+        return {finding.name: finding.level for finding in found.findings}
+
+    assert report(0)["input-ignored"] == "error"
+    assert report(1)["input-ignored"] == "info"  # the other channel is noise
+
+
+def test_values_that_only_ops_without_a_slope_read_are_not_ignored():
+    def forward(m, x):
+        return m.head(torch.cat([x[:, :4], x[:, 4:].round()], 1))
+
+    data = 3 * torch.randn(32, 8, generator=torch.Generator().manual_seed(0))
+    assert "input-ignored" not in findings(Called(forward, head=nn.Linear(8, 3)), data)
+
+
+def test_images_with_channels_last_are_permuted_and_not_viewed():
+    draws = torch.Generator().manual_seed(0)
+    images = F.interpolate(torch.randn(64, 3, 4, 4, generator=draws), 12, mode="bicubic").permute(0, 2, 3, 1)
+
+    def level(data, **options):
+        torch.manual_seed(0)
+        head = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(800, 4))
+        model = Called(lambda m, x: m.body(x.reshape(-1, 3, 12, 12)), body=head)
+        return findings(model, data, **options)["axis-order"].level
+
+    assert level(images.contiguous()) == "error"
+    assert level(torch.randn(64, 12, 12, 3, generator=draws)) == "warning"  # noise has no neighbours that are alike

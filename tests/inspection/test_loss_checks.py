@@ -155,10 +155,12 @@ def test_a_step_that_raises_is_a_fault_of_who_means_to_train(model, options, tol
     assert "step-fails" not in problems(dense())
 
 
-def test_everything_frozen_is_a_fault_with_a_loss_and_none_without():
+def test_everything_frozen_is_an_error_with_targets_and_a_warning_without():
     frozen = dense().requires_grad_(False)
     assert problems(frozen)["all-frozen"].layer == "0"
-    assert not problems(frozen, loss=None)
+    assert problems(frozen)["all-frozen"].level == "error"
+    alone = problems(frozen, loss=None, targets=None)
+    assert {name: finding.level for name, finding in alone.items()} == {"all-frozen": "warning"}
 
 
 class Teacher(nn.Module):

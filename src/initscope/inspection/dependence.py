@@ -5,7 +5,7 @@ A model is run a few times on a few samples, in evaluation mode and with the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from initscope.graph import Graph, Inputs, SampleAxes, named_tensors, sample_axes, trace
 from initscope.graph.borrowing import NoDropoutCalls
+from initscope.inspection.inputs import all_targets, target_relation
 from initscope.measurement.observation import Observation
 
 __all__ = ["Dependence", "dependence"]
@@ -44,6 +45,10 @@ class Dependence:
         Whether targets are an input as it is, and each position of the output sees those up to its own.
     constant : bool
         Whether outputs are bitwise equal for all samples.
+    ignored : float
+        Share of the values of the real-valued input that the output does not depend on.
+    ignored_relation, used_relation : float or None
+        How much the targets have to do with these values, and with the others; see `target_relation`.
     """
 
     mixed: int | None = None
@@ -53,6 +58,9 @@ class Dependence:
     dropping: bool = False
     forwards: bool = False
     constant: bool = False
+    ignored: float = 0.0
+    ignored_relation: float | None = None
+    used_relation: float | None = None
 
 
 def dependence(model: nn.Module, seen: Observation) -> Dependence:
@@ -67,7 +75,9 @@ def dependence(model: nn.Module, seen: Observation) -> Dependence:
             told, forwards = _told(probes, seen), _forwards(probes, seen)
             constant = bool(probes.before) and all(bool((one == one[:1]).all()) for one in probes.before)
             orderless = _orderless(probes, seen)
-            return Dependence(mixed, probes.apart, told, orderless, probes.dropping(), forwards, constant)
+            dropping, ignored = probes.dropping(), None if constant else probes.ignored()
+            found = Dependence(mixed, probes.apart, told, orderless, dropping, forwards, constant)
+            return found if ignored is None else replace(found, **_related(ignored, seen))
     except Exception:  # whatever the model raises: other verdicts say what can be said
         return Dependence()
 
@@ -128,6 +138,44 @@ class _Probes:
                 self.apart = all(parent in before for parent in traced.nodes[place].reads)
                 return place
         return len(traced.nodes) - 1
+
+    def ignored(self) -> Tensor | None:
+        """The values of the only real-valued input that the outputs do not depend on; None where they read all."""
+        real = [tensor for tensor in self.inputs.sample_tensors() if tensor.is_floating_point()]
+        if len(real) != 1 or real[0].dim() < 2 or not self.before:
+            return None
+        slopes: list[Tensor] = []
+
+        def recorded(values: Tensor) -> Tensor:
+            if values is not real[0]:
+                return values.clone()
+            slopes.append(values.clone().requires_grad_(True))
+            return slopes[0] * 1
+
+        with torch.enable_grad():
+            torch.manual_seed(_SEED)
+            inputs = self.inputs.map(recorded)
+            output = self.model(*inputs.args, **inputs.kwargs)
+            held = [tensor for _, tensor in named_tensors(output, "") if _of_samples(tensor, self.samples)]
+            total = sum((tensor * torch.randn_like(tensor)).sum() for tensor in held if tensor.requires_grad)
+        if not isinstance(total, Tensor):
+            return None
+        unread = (torch.autograd.grad(total, slopes)[0] == 0).all(dim=0)
+        if not bool(unread.any()) or bool(unread.all()):
+            return None
+        # ops without a slope, as rounding and maxima, may read them all the same
+        replaced = self.inputs.map(lambda t: torch.where(unread, t.roll(1, 0), t) if t is real[0] else t)
+        read = any(_differ(a, b) for a, b in zip(self.before, self.run(replaced), strict=True))
+        return None if read else unread
+
+
+def _related(unread: Tensor, seen: Observation) -> dict[str, Any]:
+    """The share of values that are not read, and whether the targets have to do with them or with the others."""
+    sides = [side if isinstance(side, Inputs) else Inputs((side,)) for side in (seen.x, seen.y)]
+    values = torch.cat([t for side in sides for t in side.sample_tensors() if t.is_floating_point()])
+    parts = values[:, unread], values[:, ~unread]
+    ignored, used = (target_relation(part, all_targets(seen)) for part in parts)
+    return {"ignored": float(unread.double().mean()), "ignored_relation": ignored, "used_relation": used}
 
 
 def _by_step(traced: Graph, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:

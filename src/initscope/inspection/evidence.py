@@ -132,10 +132,10 @@ class Evidence:
 
     @property
     def harm(self) -> Literal["", "none", "proven"]:
-        """What the trial shows: no harm, as the model learns nearly all that is possible; harm at every rate; or
+        """What the trial shows: no harm, as the model learns within the planned passes; harm at every rate; or
         nothing."""
         trial = self.trial
-        if trial.outcome == "learns" and not trial.slow:
+        if trial.prompt:
             return "none"
         return "proven" if self.stuck_share is not None else ""
 

@@ -18,7 +18,7 @@ from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.instruments import Candidate, Trial, compare_trials
 from initscope.inspection.judging import rank
-from initscope.inspection.levels import level_after_fix
+from initscope.inspection.levels import level_after_fix, levels_of_effects
 
 __all__ = ["Tries", "after_fixes", "tried_fixes"]
 
@@ -73,7 +73,7 @@ class Tries:
         return results
 
 
-_SHARE = "share of the possible fall of the loss"
+_SHARE = "share of the possible fall of the loss in the same number of steps"
 
 
 def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Tries) -> dict[str, tuple[Fix, ...]]:
@@ -112,4 +112,4 @@ def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]]
         fix = next(iter(fixes.get(finding.code, ())), None)
         finding = finding if fix is None else replace(finding, fix=fix)
         changed.append(level_after_fix(finding, checks(finding.code)[0], fix, trial))
-    return tuple(sorted(changed, key=rank))
+    return tuple(sorted(levels_of_effects(findings, changed), key=rank))

@@ -13,10 +13,12 @@ from initscope._utils.randomness import torch_generator
 from initscope.graph import Inputs
 from initscope.measurement.observation import Observation
 
-__all__ = ["InputFacts", "input_facts"]
+__all__ = ["InputFacts", "all_targets", "input_facts", "target_relation"]
 
 _FEW_SAMPLES = 16
 _PERMUTATIONS = 100
+_COLUMNS = 1024
+"""Inputs up to which each is compared with the targets."""
 _NOISE = 0.05
 """Correlation of neighbouring pixels below which images look like noise; photographs have .9."""
 _LIKELY = 4.0
@@ -37,7 +39,7 @@ class InputFacts:
     sizes: tuple[float, ...] = ()
     """Root mean square of every real-valued input."""
     relation: float | None = None
-    """How alike the targets of nearest neighbours are, in standard deviations above permuted targets; None: unknown."""
+    """How much targets have to do with inputs, see `target_relation`; None: unknown."""
 
 
 def input_facts(seen: Observation) -> InputFacts:
@@ -53,29 +55,60 @@ def input_facts(seen: Observation) -> InputFacts:
         channels, constant = len(flat), int((flat.amax(dim=1) == flat.amin(dim=1)).sum())
     sizes = tuple(float(tensor.double().square().mean().sqrt()) for tensor in real)
     cautions = tuple(_cautions(seen, largest, whole))
-    relation = _relation(seen.x if isinstance(seen.x, Tensor) else None, seen.targets)
+    values = torch.cat([seen.x, seen.y]) if isinstance(seen.x, Tensor) else None
+    relation = target_relation(values, all_targets(seen))
     return InputFacts(size, channels, constant, cautions, *_largest_column(largest), sizes, relation)
 
 
-def _relation(values: Tensor | None, targets: Any) -> float | None:
-    """Whether nearest neighbours have similar targets: the statistic of a permutation test, over its deviation."""
+def all_targets(seen: Observation) -> Any:
+    """The targets of x and y together where they are tensors, else those of x."""
+    both = isinstance(seen.targets, Tensor) and isinstance(seen.targets_y, Tensor)
+    return torch.cat([seen.targets, seen.targets_y]) if both else seen.targets
+
+
+def target_relation(values: Tensor | None, targets: Any) -> float | None:
+    """How much targets have to do with inputs: the largest of three statistics of permutation tests, in deviations.
+
+    Nearest neighbours have similar targets; inputs and targets are correlated in all (Gretton et al. 2005, with linear
+    kernels), or one of the inputs is. None where inputs are not real numbers or there are several targets for each.
+    """
     if values is None or not values.is_floating_point() or not isinstance(targets, Tensor):
         return None
     count = len(values)
     if count < _FEW_SAMPLES or len(targets) != count or targets.numel() != count:
         return None
-    flat, wanted = values.detach().flatten(1).double(), targets.detach().flatten()
+    flat, wanted = values.detach().flatten(1).double().cpu(), targets.detach().flatten().cpu()
     flat = (flat - flat.mean(dim=0)) / flat.std(dim=0).clamp_min(1e-12)
-    nearest = torch.cdist(flat, flat).fill_diagonal_(math.inf).argmin(dim=1)
     draws = torch_generator(0, "relation of inputs and targets")
     permuted = [torch.randperm(count, generator=draws) for _ in range(_PERMUTATIONS)]
-    order = torch.stack([torch.arange(count), *permuted])
-    shuffled = wanted.cpu()[order]  # [permutations, samples], the first is the real order
-    others = shuffled[:, nearest.cpu()]
-    gap = (shuffled - others).double().abs() if targets.is_floating_point() else (shuffled != others).double()
-    means = gap.mean(dim=1)
-    deviation = float(means[1:].std())
-    return float(means[1:].mean() - means[0]) / deviation if deviation > 0 else None
+    order = torch.stack([torch.arange(count), *permuted])  # [permutations, samples], the first is the real order
+    columns = _columns(wanted)[order]  # [permutations, samples, columns]
+    statistics = [_agreement(flat, columns), torch.einsum("psk,st,ptk->p", columns, flat @ flat.T, columns)]
+    if flat.shape[1] <= _COLUMNS:
+        statistics.append(torch.einsum("sf,psk->pfk", flat, columns).abs().amax(dim=(1, 2)))
+    return max((_deviations(statistic) for statistic in statistics), default=None)
+
+
+def _columns(targets: Tensor) -> Tensor:
+    """Targets as columns of mean 0: one for each class, or one of real numbers."""
+    if targets.is_floating_point():
+        columns = targets.double()[:, None]
+    else:
+        columns = torch.nn.functional.one_hot(torch.unique(targets, return_inverse=True)[1]).double()
+    return columns - columns.mean(dim=0)
+
+
+def _agreement(flat: Tensor, columns: Tensor) -> Tensor:
+    """Minus the mean distance of the targets of nearest neighbours."""
+    nearest = torch.cdist(flat, flat).fill_diagonal_(math.inf).argmin(dim=1)
+    distances: Tensor = torch.linalg.vector_norm(columns - columns[:, nearest], dim=2)
+    return -distances.mean(dim=1)
+
+
+def _deviations(statistic: Tensor) -> float:
+    """The first value in standard deviations above the mean of the others; 0 where these do not vary."""
+    deviation = float(statistic[1:].std())
+    return float(statistic[0] - statistic[1:].mean()) / deviation if deviation > 0 else 0.0
 
 
 def _largest_column(values: Tensor | None) -> tuple[int, float]:

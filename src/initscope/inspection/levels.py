@@ -6,11 +6,14 @@ An error must hurt:
    the data or the loss, ``warning`` for structural facts (two linear layers in a row, frozen or equal layers).
 2. If the trial learns, the finding gets the milder level that the check declares as ``learning``: errors become
    warnings, structural facts become info. A structural fact whose fix can be tried stays a warning until then.
-3. If the trial learns and the fix of a structural fact does not help, or cannot be tried, the fact is info; if its fix
-   helps, it stays a warning.
+3. If the trial learns and the fix of a finding does not help, or cannot be tried, the finding gets the level declared
+   as ``learning``. If the model learns much faster with the fix, the finding gets the level declared as ``stuck``, or
+   the level that it has without a trial.
 4. If the trial does not learn, or its fix is seen to help where it does not, a warning becomes what the check declares
-   as ``stuck``; but not while an error outside of the trial explains the harm.
-5. A cause is as bad as the worst finding that follows from it.
+   as ``stuck``; but not while an error outside of the trial explains the harm. While the loss still falls, an error
+   whose fix was tried and did not help is a warning.
+5. A cause is as bad as the worst finding that follows from it. What follows from a finding that a trial made milder is
+   no worse than it.
 6. What means nothing while batch norms have seen no data is info.
 """
 
@@ -25,7 +28,12 @@ from initscope.inspection.evidence import Evidence
 from initscope.inspection.finding import LEVELS, Finding, Fix
 from initscope.inspection.instruments import Trial
 
-__all__ = ["level_after_fix", "levelled", "levels_of_causes"]
+__all__ = ["level_after_fix", "levelled", "levels_of_causes", "levels_of_effects"]
+
+_BEHIND = 0.65
+"""Share of what a model learns with a fix below which it is far behind without."""
+_GLOBAL = "initscope.initializers."
+"""Beginning of fixes that change more than what a check found."""
 
 
 def levelled(hits: Sequence[tuple[Check, Hit]], evidence: Evidence) -> list[tuple[Check, Hit]]:
@@ -40,7 +48,7 @@ def _by_trial(item: Check, hit: Hit, evidence: Evidence) -> Hit:
     if item.needs_norms and evidence.facts.idle_norms:
         return replace(hit, level="info")
     if evidence.harm == "none" and item.learning is not None:
-        tried_next = item.learning == "info" and bool(hit.fix or item.fix)
+        tried_next = bool(item.fix or hit.fix) and not item.fix.startswith(_GLOBAL)  # its fix has the last word
         level = max(level, "warning" if tried_next else item.learning, key=LEVELS.index)
     return replace(hit, level=level)
 
@@ -50,15 +58,36 @@ def _stuck(item: Check, hit: Hit) -> Hit:
 
 
 def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: Trial) -> Finding:
-    """A finding with the level that the trial of its fix decides; only warnings change."""
-    helped, learns = fix is not None and fix.helped, trial.outcome == "learns" and not trial.slow
-    if finding.level != "warning":
-        return finding
-    if learns and not helped and declared.learning is not None:
-        return replace(finding, level=declared.learning)
-    if helped and declared.stuck and not learns:
-        return replace(finding, level=declared.stuck)
-    return finding
+    """A finding with the level that the trial of its fix decides."""
+    level = finding.level
+    helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
+    serious = declared.stuck or (declared.level if trial.prompt else None)
+    if level == "warning" and helped and serious:
+        level = serious
+    elif level == "warning" and trial.prompt and declared.learning:
+        level = declared.learning
+    elif level == "error" and fix is not None and fix.tried and not helped and declared.learning:
+        level = "warning" if trial.outcome == "still falling" else level
+    return replace(finding, level=level)
+
+
+def _much_faster(fix: Fix) -> bool:
+    """Whether the model is far behind at the step at which it nearly has all of the possible fall with the fix."""
+    return fix.helped and (fix.before or 0.0) < _BEHIND * (fix.after or 0.0)
+
+
+def levels_of_effects(before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
+    """The findings ``after`` the trials of fixes; what follows from one that became milder is no worse than it."""
+    levels = {finding.code: finding.level for finding in after}
+    pairs = zip(before, after, strict=True)
+    milder = {old.code for old, new in pairs if LEVELS.index(new.level) > LEVELS.index(old.level)}
+    changed = list(after)
+    for index, finding in enumerate(after):
+        if finding.caused_by in milder:
+            cause = levels[finding.caused_by]
+            level = max(finding.level, cause, key=LEVELS.index)
+            changed[index] = replace(finding, level=level, caused_by=None if cause == "info" else finding.caused_by)
+    return changed
 
 
 def levels_of_causes(findings: Sequence[Finding]) -> list[Finding]:

@@ -57,7 +57,8 @@ def loss_value(output: Any, targets: Any, loss: Loss | None, classified: tuple[T
         return loss(output, targets)
     if classified is not None and isinstance(output, Tensor):
         return classified[0]
-    real = [tensor for _, tensor in named_tensors(output, "") if tensor.is_floating_point() and tensor.requires_grad]
+    every = [tensor for _, tensor in named_tensors(output, "") if tensor.is_floating_point()]
+    real = [tensor for tensor in every if tensor.requires_grad] or every  # of a frozen model none does
     generator = torch_generator(0, "direction of the output")
     parts = [(tensor * torch.randn(tensor.shape, generator=generator).to(tensor)).mean() for tensor in real]
     return torch.stack([part.float() for part in parts]).sum()

@@ -24,6 +24,8 @@ from initscope.measurement.observation import Observation
 __all__ = ["FormatShares", "Probe", "probe"]
 
 _SAMPLES = 16
+_AGAIN = 4
+"""Passes in training mode after which a layer counts as never reached."""
 _STEPS, _RATE = 5, 1e-2
 """Steps of training that are tried where matrices start at zero, and how far each weight goes: Adam's first steps."""
 
@@ -149,7 +151,7 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     runs = Counter(row.within for row in seen.rows)
     infinite = {name for name, gradient in reached.items() if not bool(torch.isfinite(gradient).all())}
     missing = [path for path in owners if path not in frozen and not _any_of(owners[path], path, reached)]
-    if missing and not model.training:  # a cache may hold values without a graph where nothing is trained
+    for _ in range(_AGAIN if missing else 0):  # layers may be skipped at random, and caches hold values without a graph
         trained = step.reached_in_training()
         missing = [path for path in missing if not _any_of(owners[path], path, trained)]
     detached = step.detached(owners, missing, reached)

@@ -119,6 +119,8 @@ class Observation(Result):
     """Counts of values that smaller number formats cannot hold, by row: `initscope.measurement.number_formats`."""
     targets: Any = field(default=None, repr=False, compare=False)
     """Of x, where the data holds them."""
+    targets_y: Any = field(default=None, repr=False, compare=False)
+    """Of y, where the data holds them."""
     output: int = -1
     """The row whose values the model returns, the first of them."""
 
@@ -268,6 +270,7 @@ def observe(
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
         targets=pool.pick(slice(0, half)).targets,
+        targets_y=pool.pick(slice(half, None)).targets,
         samples=seen.samples,
         mode=ran_as,
         fallback=graph.fallback,

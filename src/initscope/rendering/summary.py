@@ -33,7 +33,7 @@ def headline(comparison: Comparison) -> str:
         return "No layer of this model is covered. The notes in the table give the reasons."
     first, *_, last = covered_rows(main.cosine)
     angles = mean_over_pairs(main.angle)
-    verb = {-1: "close", 0: "keep", 1: "open"}[_trend(main)]
+    verb = {-1: "shrink", 0: "keep", 1: "grow"}[_trend(main)]
     after = counted(last - first, "op")
     movement = f"from {angles[first]:.1f}° to {angles[last]:.1f}°"
     if _is_noise(main):

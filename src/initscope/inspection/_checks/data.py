@@ -12,7 +12,7 @@ _TINY_INPUT = 1e-3
 _AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
 """Share of the real targets' fall from which on permuted ones are as easy, and the least samples to say so."""
 _RELATED = 2.0
-"""Standard deviations by which the targets of nearest neighbours agree more than by chance."""
+"""Standard deviations of permutation tests by which targets have to do with inputs more than by chance."""
 _STANDARDIZE = "data = (data - data.mean()) / data.std()"
 _BY_COLUMN = "data = (data - data.mean(0)) / (data.std(0) + 1e-6)"
 
@@ -102,7 +102,7 @@ def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS607", "shuffled-targets", "error", reads=("trial",),
+    "IS607", "shuffled-targets", "error", reads=("trial",), follows=("IS201", "IS320"),
     message="The targets are no easier to learn than permuted ones: {real:.0f} % of the possible fall of the loss "
     "against {permuted:.0f} %.",
     why="inputs and targets that do not belong together can be memorized, but nothing is learned",
@@ -110,7 +110,7 @@ def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
     references=("Zhang et al. 2017, section 2",),
 )  # fmt: skip
 def _shuffled_targets(evidence: Evidence, _: float) -> Hit | None:
-    """The model learns permuted targets as fast as the real ones, and nearest neighbours have unrelated targets."""
+    """The model learns permuted targets as fast as the real ones, and no test finds a relation."""
     trial, use = evidence.trial, evidence.trial.use or 0.0
     ignored = evidence.step.given and not evidence.facts.reading.reads_targets
     if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES or ignored:

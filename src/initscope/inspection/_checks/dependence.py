@@ -6,11 +6,14 @@ import numpy as np
 
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
+from initscope.inspection.finding import Level
 
 _NEVER_MIXING = ("movement", "recurrent", "attention")
 """Roles of ops of one value that keep samples separate if they are used as meant."""
 _MOST = 0.5
 """Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
+_NEEDED = 4.0
+"""Standard deviations by which the targets of neighbours agree more than by chance if they depend on the inputs."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
 
 
@@ -114,16 +117,18 @@ def _constant_output(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS308", "all-frozen", "error", reads=("parameters", "loss"),
+    "IS308", "all-frozen", "error", reads=("parameters",),
     message="No weight of the model requires a gradient, so that nothing can learn.",
     why="an optimizer moves only what requires a gradient",
     advice="call model.requires_grad_(True)", fix="model.requires_grad_(True)",
 )  # fmt: skip
 def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
-    """No parameter requires a gradient although a loss is given."""
+    """No parameter requires a gradient; without a known loss a warning, as the model may be meant to stay frozen."""
     step = evidence.step
-    whole = step.frozen_share == 1 and step.given
-    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0]) if whole and step.frozen else None
+    if step.frozen_share < 1 or not step.frozen:
+        return None
+    level: Level | None = None if evidence.facts.loss_name else "warning"
+    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0], level=level)
 
 
 @check(
@@ -269,3 +274,26 @@ def _stuck_zeros(evidence: Evidence, _: float) -> Hit | None:
     if not stuck:
         return None
     return Hit(evidence.row_of(stuck[0].rpartition(".")[0]), float(len(stuck)), stuck[0], facts={"all": stuck})
+
+
+@check(
+    "IS320", "input-ignored", "warning", reads=("dependence",), on_constant_data=False, threshold=0.1,
+    unit="share of the input's values that the output does not depend on",
+    message="The output does not depend on {percent:.0f} % of the input's values{why}.",
+    why="a wrong index, stride or slice hides a part of the data from the model",
+    advice="check which steps, channels or pixels are read: output[:, -1] instead of output[:, 0], the stride, slices",
+)  # fmt: skip
+def _input_ignored(evidence: Evidence, threshold: float) -> Hit | None:
+    """A part of the input has no effect on the output: an error if the targets depend on that part more than on others.
+
+    Where the model learns, and nothing shows that the targets need the rest, it is information.
+    """
+    found = evidence.depends
+    if not found.ignored > threshold:
+        return None
+    relation, used = found.ignored_relation or 0.0, found.used_relation or 0.0
+    needed = relation > max(_NEEDED, used)
+    level = "error" if needed else "info" if evidence.harm == "none" else None
+    why = ", and the targets depend on these more than on the others" if needed else ""
+    facts = {"percent": 100 * found.ignored, "why": why, "relation": relation, "used_relation": used}
+    return Hit(evidence.start, found.ignored, level=level, facts=facts)  # type: ignore[arg-type]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+
+import numpy as np
 
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
@@ -10,6 +13,8 @@ from initscope.inspection.evidence import Evidence
 _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
+_ALIKE = 0.3
+"""Correlation of neighbours from which on they count as alike."""
 _LINEAR = "layers without an activation between them are one linear layer"
 
 
@@ -231,13 +236,17 @@ def _rounding(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS813", "axis-order", "warning", learning="info",
-    message="{kind} at {at} turns {before} into {after} without moving values. Is transpose or permute meant?",
+    "IS813", "axis-order", "warning",
+    message="{kind} at {at} turns {before} into {after} without moving values{why}. Is transpose or permute meant?",
     why="view and reshape keep the order of values in memory, so that each axis gets parts of all others",
     advice="use transpose or permute where axes are to change places",
 )  # fmt: skip
 def _axis_order(evidence: Evidence, _: float) -> Hit | None:
-    """A view or reshape gives the same axes in another order, also where heads are cut out of the units."""
+    """A view or reshape gives the same axes in another order, also where heads are cut out of the units.
+
+    It is an error where neighbouring values of the data are no longer alike after it, and information in a model that
+    learns.
+    """
     rows = evidence.seen.rows
     for index, row in enumerate(rows):
         if not row.traits.reshapes or len(row.reads) != 1 or not row.shape or _is_permuted(evidence, row.reads[0]):
@@ -246,8 +255,32 @@ def _axis_order(evidence: Evidence, _: float) -> Hit | None:
         permuted = before != after and sorted(before) == sorted(after)
         if permuted or _heads_moved(before, after) or _heads_moved(after, before):
             sizes = {"before": " × ".join(map(str, before)), "after": " × ".join(map(str, after))}
-            return Hit(index, facts={"kind": row.kind, **sizes})
+            torn = _tears_neighbours(evidence, index)
+            level = "error" if torn else "info" if evidence.harm == "none" else None
+            why = ", and neighbouring values of the data are no longer alike" if torn else ""
+            return Hit(index, level=level, facts={"kind": row.kind, "why": why, **sizes})  # type: ignore[arg-type]
     return None
+
+
+def _tears_neighbours(evidence: Evidence, index: int) -> bool:
+    """Whether neighbours in the input are alike, and no longer after a reshape that reads the input."""
+    row, values = evidence.seen.rows[index], evidence.seen.x
+    given = hasattr(values, "reshape") and evidence.seen.rows[row.reads[0]].role == "input"
+    if not given or values[0].numel() != np.prod(row.shape) or not values.is_floating_point():
+        return False
+    before, after = _likeness(values), _likeness(values.reshape(len(values), *row.shape))
+    return before > _ALIKE and after < before / 2
+
+
+def _likeness(values: Any) -> float:
+    """Correlation of neighbours along an axis, the mean over all axes of more than four values."""
+    array = values.detach().double().cpu().numpy()
+    pairs = []
+    for axis in range(1, array.ndim):
+        size = array.shape[axis]
+        if size > 4:
+            pairs.append((array.take(range(1, size), axis), array.take(range(size - 1), axis)))
+    return float(np.mean([np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs])) if pairs else 0.0
 
 
 def _is_permuted(evidence: Evidence, index: int) -> bool:

@@ -61,7 +61,9 @@ def _equal_units(evidence: Evidence, _: float) -> Hit | None:
     if not shares:
         return None
     layer, worst = next(iter(shares)), max(shares.values())
-    return Hit(evidence.row_of(layer), worst, layer, facts={"percent": 100 * worst})
+    every = f"for name in {list(shares)}: torch.nn.init.{{fill}}(model.get_submodule(name).weight)"
+    fix = every if len(shares) > 1 else None
+    return Hit(evidence.row_of(layer), worst, layer, fix=fix, facts={"percent": 100 * worst})
 
 
 @check(

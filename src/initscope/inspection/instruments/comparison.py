@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from initscope.errors import InputError, check_count
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
 from initscope.inspection.instruments.budget import Clock
-from initscope.inspection.instruments.curves import fall_share, recent
+from initscope.inspection.instruments.curves import CLEAR, fall_share, recent
 from initscope.inspection.instruments.head import examine_head
 from initscope.inspection.instruments.optimizers import OptimizerSpec
 from initscope.inspection.instruments.outputs import Loss
@@ -27,6 +28,8 @@ _TIE = 0.05
 """Difference of shares below which two candidates count as equal, whatever their noise."""
 _LIKELY = 2.0
 """Standard errors by which two candidates must differ."""
+_FEWEST_COMPARED = 5
+"""Steps before which curves are not compared."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,9 @@ class CandidateScore(Result):
     name : str
         Of the candidate.
     share, error : float or None
-        Share of the way from the best constant prediction to the lowest loss, mean over the repeats, and its standard
-        error; None where nothing was learned because something was raised or the loss is not finite.
+        Share of the way from the best constant prediction to the lowest loss when the fastest candidate has nearly all
+        of it, mean over the repeats, and its standard error; None where nothing was learned because something was
+        raised or the loss is not finite.
     accuracy : float or None
         At the end, for classes.
     shares : tuple of float
@@ -156,12 +160,13 @@ def compare_trials(
     filled = {name: _filled(one, base, inputs, targets) for name, one in candidates.items()}
     steps, repeats = _affordable(filled, steps, repeats, samples, seconds, seed)
     runs = {name: [_run(one, steps, samples, seed + k) for k in range(repeats)] for name, one in filled.items()}
-    scores = tuple(_score(name, found) for name, found in runs.items())
+    ends = [min(curves[k].clear for curves in runs.values()) for k in range(repeats)]
+    scores = tuple(_score(name, curves, ends) for name, curves in runs.items())
     first = scores[0]
     ranking = sorted(scores, key=lambda score: -float("inf") if score.share is None else score.share, reverse=True)
     ties = tuple(score.name for score in scores if _better(ranking[0], score) is None)
     helps = {score.name: _better(score, first) for score in scores[1:]}
-    count = max((size for found in runs.values() for _, _, size in found), default=0)
+    count = max((curve.samples for curves in runs.values() for curve in curves), default=0)
     return TrialComparison(scores, tuple(score.name for score in ranking), ties, helps, steps, repeats, count)
 
 
@@ -184,15 +189,36 @@ def _affordable(
 ) -> tuple[int, int]:
     """Steps and repeats for which there is time, from one pass of each candidate."""
     clock = Clock()
-    measured = [_run(one, 3, samples, seed)[0].seconds for one in candidates.values()]
+    measured = [_run(one, 3, samples, seed).run.seconds for one in candidates.values()]
     each = sum(passed for passed in measured if passed < float("inf"))
     passes = max(1, int((seconds - clock()) / max(each, 1e-9)))
     repeats = max(1, min(repeats, passes // steps))
     return max(min(steps, passes // repeats), min(steps, _FEWEST_STEPS)), repeats
 
 
-def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> tuple[Run, float | None, int]:
-    """A run, the share that it reached, and the samples of its batch."""
+@dataclass(frozen=True)
+class _Curve:
+    """A run, the losses between which shares are counted, and the samples of its batch."""
+
+    run: Run
+    constant: float | None = None
+    lowest: float | None = None
+    samples: int = 0
+
+    def share(self, end: int) -> float | None:
+        """Share after ``end`` steps."""
+        if self.run.failed or not self.run.losses:
+            return None
+        return fall_share(recent(self.run.losses[:end]), self.constant, self.lowest)
+
+    @property
+    def clear(self) -> int:
+        """Steps after which it clearly learns; infinitely many where it does not."""
+        steps = range(_FEWEST_COMPARED, len(self.run.losses))
+        return next((end for end in steps if (self.share(end) or 0.0) >= CLEAR), sys.maxsize)
+
+
+def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> _Curve:
     made = candidate.model
     try:
         model = runnable(made if isinstance(made, nn.Module) else made(seed) if made is not None else None)
@@ -202,21 +228,21 @@ def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> tuple[Run
             run = train(Setup(model, batch, candidate.loss, spec, seed), steps)
             head = examine_head(model, batch.inputs, batch.targets, candidate.loss, samples=max(1, len(batch)))
     except Exception as error:  # a candidate that cannot run is a result
-        return Run(failed=f"{type(error).__name__}: {error}".splitlines()[0]), None, 0
-    if run.failed or not run.losses:
-        return run, None, len(batch)
+        return _Curve(Run(failed=f"{type(error).__name__}: {error}".splitlines()[0]))
     constant, lowest = head.levels
-    return run, fall_share(recent(run.losses), run.losses[0] if constant is None else constant, lowest), len(batch)
+    first = run.losses[0] if run.losses else None
+    return _Curve(run, first if constant is None else constant, lowest, len(batch))
 
 
-def _score(name: str, runs: list[tuple[Run, float | None, int]]) -> CandidateScore:
-    shares = [share for _, share, _ in runs if share is not None and np.isfinite(share)]
-    accuracies = [run.accuracies[1] for run, _, _ in runs if run.accuracies is not None]
+def _score(name: str, curves: list[_Curve], ends: list[int]) -> CandidateScore:
+    values = [curve.share(end) for curve, end in zip(curves, ends, strict=True)]
+    shares = [share for share in values if share is not None and np.isfinite(share)]
+    accuracies = [curve.run.accuracies[1] for curve in curves if curve.run.accuracies is not None]
     accuracy = float(np.mean(accuracies)) if accuracies else None
-    reason = next((run.failed for run, _, _ in runs if run.failed), "")
-    if len(shares) < len(runs):  # a candidate that fails or diverges once is not better than one that never does
+    reason = next((curve.run.failed for curve in curves if curve.run.failed), "")
+    if len(shares) < len(curves):  # a candidate that fails or diverges once is not better than one that never does
         return CandidateScore(name, None, None, accuracy, tuple(shares), reason or "the loss is not finite")
-    error = float(np.std(shares, ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else _noise(runs[0][0])
+    error = float(np.std(shares, ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else _noise(curves[0].run)
     return CandidateScore(name, float(np.mean(shares)), error, accuracy, tuple(shares))
 
 

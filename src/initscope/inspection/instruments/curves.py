@@ -15,7 +15,7 @@ CLEAR = 0.8
 """The share from which on no further step is needed."""
 _LIKELY = 2.0
 """Standard errors by which a slope must be negative."""
-_PATIENCE = 10
+_PATIENCE = 20
 """A fall counts if it would reach its aim in so many times the steps that were made."""
 _FEWEST = 6
 

@@ -111,6 +111,11 @@ class Trial(Result):
         """Whether the model learns only after more steps than were planned."""
         return self.outcome == "learns" and self.cost is not None and len(self.losses) > self.cost.more_passes
 
+    @property
+    def prompt(self) -> bool:
+        """Whether the model learns within the passes that were planned."""
+        return self.outcome == "learns" and (self.cost is None or len(self.losses) <= self.cost.passes)
+
     def table(self) -> list[dict[str, Any]]:
         """The loss of each step."""
         return [{"step": step, "loss": loss} for step, loss in enumerate(self.losses)]
