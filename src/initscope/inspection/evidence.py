@@ -132,7 +132,7 @@ class Evidence:
 
     @property
     def harm(self) -> Literal["", "none", "proven"]:
-        """What the trial shows: no harm, as the model learns within the planned passes; harm at every rate; or
+        """What the trial shows: no harm, as the model learns within the planned steps; harm at every rate; or
         nothing."""
         trial = self.trial
         if trial.prompt:

@@ -7,10 +7,10 @@ An error must hurt:
 2. If the trial learns, the finding gets the milder level that the check declares as ``learning``: errors become
    warnings, structural facts become info. A structural fact whose fix can be tried stays a warning until then.
 3. If the trial learns and the fix of a finding does not help, or cannot be tried, the finding gets the level declared
-   as ``learning``. If the model learns much faster with the fix, the finding gets the level declared as ``stuck``, or
-   the level that it has without a trial.
+   as ``learning``. If the model learns much faster with the fix, and the fix changes no more than what was found, the
+   finding gets the level declared as ``stuck``, or the level that it has without a trial.
 4. If the trial does not learn, or its fix is seen to help where it does not, a warning becomes what the check declares
-   as ``stuck``; but not while an error outside of the trial explains the harm. While the loss still falls, an error
+   as ``stuck``, and an error if only the model with the fix learns; but not while an error outside of the trial explains the harm. While the loss still falls, an error
    whose fix was tried and did not help is a warning.
 5. A cause is as bad as the worst finding that follows from it. What follows from a finding that a trial made milder is
    no worse than it.
@@ -27,6 +27,7 @@ from initscope.inspection._checks.declaration import Hit
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.finding import LEVELS, Finding, Fix
 from initscope.inspection.instruments import Trial
+from initscope.inspection.instruments.curves import LEARNS
 
 __all__ = ["level_after_fix", "levelled", "levels_of_causes", "levels_of_effects"]
 
@@ -34,6 +35,8 @@ _BEHIND = 0.65
 """Share of what a model learns with a fix below which it is far behind without."""
 _GLOBAL = "initscope.initializers."
 """Beginning of fixes that change more than what a check found."""
+_UNFREEZING = ("IS309",)
+"""Findings whose fix adds trainable weights, with which every model learns faster."""
 
 
 def levelled(hits: Sequence[tuple[Check, Hit]], evidence: Evidence) -> list[tuple[Check, Hit]]:
@@ -61,14 +64,22 @@ def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: T
     """A finding with the level that the trial of its fix decides."""
     level = finding.level
     helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
-    serious = declared.stuck or (declared.level if trial.prompt else None)
-    if level == "warning" and helped and serious:
+    decisive = fix is not None and trial.outcome != "learns" and _much_faster(fix) and (fix.after or 0.0) >= LEARNS
+    own = fix is not None and _is_own(fix, finding)
+    serious = declared.stuck or (declared.level if decisive or trial.prompt else None)
+    if level == "warning" and helped and serious and (own or not trial.prompt):
         level = serious
     elif level == "warning" and trial.prompt and declared.learning:
         level = declared.learning
     elif level == "error" and fix is not None and fix.tried and not helped and declared.learning:
         level = "warning" if trial.outcome == "still falling" else level
     return replace(finding, level=level)
+
+
+def _is_own(fix: Fix, finding: Finding) -> bool:
+    """Whether a fix changes no more than what was found: new weights everywhere, or more, are no fair test."""
+    everywhere = fix.law is not None or (fix.code or "").startswith(_GLOBAL)
+    return not everywhere and finding.code not in _UNFREEZING
 
 
 def _much_faster(fix: Fix) -> bool:

@@ -14,6 +14,8 @@ _MOST = 0.5
 """Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
 _NEEDED = 4.0
 """Standard deviations by which the targets of neighbours agree more than by chance if they depend on the inputs."""
+_UNRELATED = 2.0
+"""Standard deviations below which inputs and targets may be unrelated."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
 
 
@@ -284,7 +286,7 @@ def _stuck_zeros(evidence: Evidence, _: float) -> Hit | None:
     advice="check which steps, channels or pixels are read: output[:, -1] instead of output[:, 0], the stride, slices",
 )  # fmt: skip
 def _input_ignored(evidence: Evidence, threshold: float) -> Hit | None:
-    """A part of the input has no effect on the output: an error if the targets depend on that part more than on others.
+    """A part of the input has no effect on the output: an error if the targets depend on that part alone.
 
     Where the model learns, and nothing shows that the targets need the rest, it is information.
     """
@@ -292,8 +294,8 @@ def _input_ignored(evidence: Evidence, threshold: float) -> Hit | None:
     if not found.ignored > threshold:
         return None
     relation, used = found.ignored_relation or 0.0, found.used_relation or 0.0
-    needed = relation > max(_NEEDED, used)
+    needed = relation > _NEEDED and used < _UNRELATED
     level = "error" if needed else "info" if evidence.harm == "none" else None
-    why = ", and the targets depend on these more than on the others" if needed else ""
+    why = ", and the targets depend on these and not on the others" if needed else ""
     facts = {"percent": 100 * found.ignored, "why": why, "relation": relation, "used_relation": used}
     return Hit(evidence.start, found.ignored, level=level, facts=facts)  # type: ignore[arg-type]

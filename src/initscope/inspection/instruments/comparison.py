@@ -160,12 +160,12 @@ def compare_trials(
     filled = {name: _filled(one, base, inputs, targets) for name, one in candidates.items()}
     steps, repeats = _affordable(filled, steps, repeats, samples, seconds, seed)
     runs = {name: [_run(one, steps, samples, seed + k) for k in range(repeats)] for name, one in filled.items()}
-    ends = [min(curves[k].clear for curves in runs.values()) for k in range(repeats)]
-    scores = tuple(_score(name, curves, ends) for name, curves in runs.items())
-    first = scores[0]
+    scores = _scores(runs)
     ranking = sorted(scores, key=lambda score: -float("inf") if score.share is None else score.share, reverse=True)
     ties = tuple(score.name for score in scores if _better(ranking[0], score) is None)
-    helps = {score.name: _better(score, first) for score in scores[1:]}
+    before = scores[0].name
+    pairs = {name: _scores({before: runs[before], name: runs[name]}) for name in list(runs)[1:]}
+    helps = {name: _better(after, first) for name, (first, after) in pairs.items()}
     count = max((curve.samples for curves in runs.values() for curve in curves), default=0)
     return TrialComparison(scores, tuple(score.name for score in ranking), ties, helps, steps, repeats, count)
 
@@ -232,6 +232,12 @@ def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> _Curve:
     constant, lowest = head.levels
     first = run.losses[0] if run.losses else None
     return _Curve(run, first if constant is None else constant, lowest, len(batch))
+
+
+def _scores(runs: Mapping[str, list[_Curve]]) -> tuple[CandidateScore, ...]:
+    """Scores at the step at which the fastest of these has learned, in each repeat."""
+    ends = [min(curve.clear for curve in repeat) for repeat in zip(*runs.values(), strict=True)]
+    return tuple(_score(name, curves, ends) for name, curves in runs.items())
 
 
 def _score(name: str, curves: list[_Curve], ends: list[int]) -> CandidateScore:

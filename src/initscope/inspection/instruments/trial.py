@@ -113,8 +113,8 @@ class Trial(Result):
 
     @property
     def prompt(self) -> bool:
-        """Whether the model learns within the passes that were planned."""
-        return self.outcome == "learns" and (self.cost is None or len(self.losses) <= self.cost.passes)
+        """Whether the model learns within the steps that were planned."""
+        return self.outcome == "learns" and not self.slow
 
     def table(self) -> list[dict[str, Any]]:
         """The loss of each step."""
