@@ -10,8 +10,8 @@ An error must hurt:
    as ``learning``. If the model learns much faster with the fix, and the fix changes no more than what was found, the
    finding gets the level declared as ``stuck``, or the level that it has without a trial.
 4. If the trial does not learn, or its fix is seen to help where it does not, a warning becomes what the check declares
-   as ``stuck``, and an error if only the model with the fix learns; but not while an error outside of the trial explains the harm. While the loss still falls, an error
-   whose fix was tried and did not help is a warning.
+   as ``stuck``, and an error if only the model with the fix learns; but not while an error outside of the trial
+   explains the harm. While the loss still falls, an error whose fix was tried and did not help is a warning.
 5. A cause is as bad as the worst finding that follows from it. What follows from a finding that a trial made milder is
    no worse than it.
 6. What means nothing while batch norms have seen no data is info.
