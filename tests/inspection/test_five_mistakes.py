@@ -223,3 +223,62 @@ def test_each_mistake_has_one_level_code_message_and_fix_in_python_and_on_the_co
     assert f"{level}: {code} {finding.name}" in shown
     assert finding.message in shown
     assert f"fix: {finding.fix.code or finding.fix.advice}" in shown
+
+
+def test_equal_filters_are_an_error_although_the_batch_is_learned(digits):
+    model = cnn()
+    for layer in (model[0], model[2]):
+        nn.init.constant_(layer.weight, 0.05)
+    report = inspect(model, digits, loss=F.cross_entropy, optimizer="adam", lr=1e-3)
+    found = {finding.name: finding for finding in report.findings}["equal-units"]
+    assert found.level == "error"
+    assert found.fix.helped
+    assert "['0', '2']" in found.fix.code
+
+
+class LowRank(nn.Module):
+    def __init__(self, units):
+        super().__init__()
+        self.frozen = nn.Linear(units, units).requires_grad_(False)
+        self.down, self.up = nn.Linear(units, 4, bias=False), nn.Linear(4, units, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, values):
+        return self.frozen(values) + self.up(self.down(values))
+
+
+def test_frozen_layers_next_to_adapters_are_no_error_although_unfrozen_ones_learn_faster(digits):
+    torch.manual_seed(0)
+    layers = [LowRank(64), nn.ReLU(), LowRank(64), nn.ReLU(), nn.Linear(64, 10)]
+    report = inspect(nn.Sequential(nn.Flatten(), *layers), digits, loss=F.cross_entropy, optimizer="adam", lr=3e-3)
+    assert not report.errors
+
+
+def test_a_layer_that_is_skipped_at_random_is_not_detached(digits):
+    torch.manual_seed(0)
+
+    class Skipping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.middle, self.head = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+
+        def forward(self, images):
+            values = self.first(images.flatten(1)).relu()
+            kept = not self.training or float(torch.rand(())) < 0.5
+            return self.head(self.middle(values).relu() if kept else values)
+
+    for seed in range(6):
+        torch.manual_seed(seed)
+        report = inspect(Skipping(), digits, loss=F.cross_entropy, trial=False, alternatives=False)
+        assert not report.errors
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noisy_targets_are_not_taken_for_shuffled_ones(seed):
+    draws = torch.Generator().manual_seed(seed)
+    values = torch.randn(128, 8, generator=draws)
+    targets = values[:, :1] + 1.4 * torch.randn(128, 1, generator=draws)
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    options = {"loss": F.mse_loss, "optimizer": "adam", "lr": 3e-3, "pairs": 64, "prediction": False}
+    assert not initscope.inspect(model, values, targets=targets, **options).errors
