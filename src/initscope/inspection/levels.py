@@ -64,7 +64,8 @@ def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: T
     """A finding with the level that the trial of its fix decides."""
     level = finding.level
     helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
-    decisive = fix is not None and trial.outcome != "learns" and _much_faster(fix) and (fix.after or 0.0) >= LEARNS
+    reached = fix is not None and _much_faster(fix) and (fix.after or 0.0) >= LEARNS
+    decisive = reached and trial.outcome != "learns" and declared.learning is not None
     own = fix is not None and _is_own(fix, finding)
     serious = declared.stuck or (declared.level if decisive or trial.prompt else None)
     if level == "warning" and helped and serious and (own or not trial.prompt):
