@@ -103,14 +103,14 @@ def test_depths_of_a_factory(tmp_path, capsys):
     assert "do not depend on the width" in shown.err
     assert "the output grows like depth^" in shown.err
     assert picture.stat().st_size > 1000
-    with pytest.raises(InputError, match="takes no depth"):
+    with pytest.raises(InputError, match="has no parameter depth"):
         run("coordinates", f"{file}:large", *options)
     with pytest.raises(InputError, match="whole numbers"):
         run("coordinates", f"{file}:deep", "--widths", "0.5,1")
 
 
 def test_a_configuration_alone_has_no_picture(configuration, tmp_path):
-    with pytest.raises(InputError, match="give --measured too"):
+    with pytest.raises(InputError, match="add --measured"):
         run("coordinates", configuration, "--widths", "1,2", "--out", str(tmp_path / "sizes.png"))
 
 
@@ -153,8 +153,8 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("[1, 2]", "holds no configuration"), ("hello", "is no JSON file"),
-     ('{"model_type": "resnet"}', "no model that is known here")],
+    [("[1, 2]", "is not a configuration"), ("hello", "is not a JSON file"),
+     ('{"model_type": "resnet"}', "unsupported model_type")],
 )  # fmt: skip
 def test_files_that_hold_no_configuration_are_told(tmp_path, text, told):
     from initscope.errors import InputError
@@ -184,13 +184,13 @@ def test_a_file_that_is_no_model_exits_with_2_and_one_line(tmp_path):
     [
         (("--tokens", "0"), "tokens = 0 must be a whole number of at least 2"),
         (("--tokens", "200000"), "at most"),
-        (("--set", "n_embd=abc"), "of the wrong kind"),
+        (("--set", "n_embd=abc"), "has an invalid entry"),
         (("--set", "n_layer=0"), "must be a whole number"),
         (("--set", "activation_function=foo"), "foo"),
         (("--set", "n_embd"), "NAME=VALUE"),
         (("--set", "n_embed=3"), "no entry"),
         (("--data", "photos"), "takes --data text"),
-        (("--set", "vocab_size=50", "--data", "text"), "beyond the vocabulary"),
+        (("--set", "vocab_size=50", "--data", "text"), "exceed the vocabulary"),
     ],
 )
 def test_bad_use_is_one_line(configuration, arguments, told):
@@ -205,7 +205,7 @@ def test_bad_use_is_one_line(configuration, arguments, told):
     [
         (("--widths", "1"), "at least two different"),
         (("--widths", "1,x"), "give numbers joined by commas"),
-        (("--widths", "1,2", "--depths", "0,1"), "above 0"),
+        (("--widths", "1,2", "--depths", "0,1"), "at least two different positive factors"),
         (("--widths", "1,2", "--depths", "1,1.01"), "blocks"),
         (("--widths", "1,200", "--measured"), "million weights"),
         (("--widths", "0.01,1"), "cannot be multiplied"),

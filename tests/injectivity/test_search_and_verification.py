@@ -82,7 +82,7 @@ def test_search_with_bias_and_pair_to_fifty_digits():
 
 def test_curves_have_their_points():
     curve = collision_search.run([12], [4.0, 30.0], draws=2, seconds=0.3)
-    assert [(point.found, point.n) for point in curve.points] == [(2, 12), (0, 12)]
+    assert [(point.collisions, point.n) for point in curve.points] == [(2, 12), (0, 12)]
     assert curve.reached(12) == 4.0
     assert curve.reached(5) == 0.0
     assert curve.plot().get_legend()

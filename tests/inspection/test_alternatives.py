@@ -70,7 +70,7 @@ def test_rounding_is_no_angle():
     now = next(item for item in report.what_if.alternatives if item.name == "as it is")
     assert (now.angle_ratio, now.near_ratio, now.score) == (0, None, 0)
     assert 0 < report.prediction.angle[-1].mean() < 1e-8
-    assert "falls to 0 of the input's" in report.headline
+    assert "falls to 0 % of its input value" in report.headline
 
 
 def test_the_table_tells_how_many_draws_crossed_what(deep):

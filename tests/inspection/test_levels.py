@@ -106,3 +106,20 @@ def test_every_declared_level_is_milder_where_the_trial_learns_and_worse_where_i
     for declared in checks():
         assert LEVELS.index(declared.learning or declared.level) >= LEVELS.index(declared.level)
         assert LEVELS.index(declared.stuck or declared.level) <= LEVELS.index(declared.level)
+
+
+def versions():
+    """Mistakes with an optimizer that holds the parameters of the faulty model, and the line that is suggested."""
+    frozen = mlp(64, 32, 32, 32, 10)
+    frozen[:6].requires_grad_(False)
+    yield "rate", mlp(64, 32, 10), {"lr": 1e-5}, "lr = "
+    yield "softmax", mlp(64, 32, 10).append(nn.Softmax(1)), {"lr": 0.5}, 'model.set_submodule("3"'
+    yield "frozen", frozen, {"lr": 0.3}, "model.requires_grad_(True)"
+
+
+@pytest.mark.parametrize(("model", "options", "line"), [pytest.param(*case, id=name) for name, *case in versions()])
+def test_a_fix_is_tried_with_the_users_optimizer_on_the_parameters_of_the_changed_model(digits, model, options, line):
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], **options)
+    report, _ = level_of("", model, digits, loss=F.cross_entropy, optimizer=optimizer)
+    assert report.fix.code.startswith(line)
+    assert report.fix.helped

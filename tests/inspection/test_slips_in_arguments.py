@@ -62,7 +62,7 @@ def test_a_softmax_of_one_unit(axis):
             return self.head((self.score(h).softmax(axis) * h).sum(1))
 
     found = problem(Pooled(), normal(48, 9, 6), "softmax-single")
-    assert found is None if axis == 1 else "The softmax over the one unit of score" in found
+    assert found is None if axis == 1 else "The softmax over the one unit of layer 2 of 3 (score, Linear)" in found
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -2,8 +2,10 @@
 criterion changes its answer when a number is changed by the stated amount."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripts import load_script
 
@@ -14,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 STORED = {
     result["id"]: result for result in json.loads((ROOT / "docs" / "full_scale.json").read_text(encoding="utf-8"))
 }
+TALK = [(1, 12, 31.48), (1, 24, 35.41), (1, 48, 36.79), (2, 12, 45.42), (2, 24, 49.88), (2, 48, 50.46)]
+"""Layers, bits and mAP of the networks in the table of the talk."""
 
 
 def stored_numbers(id):
@@ -47,6 +51,18 @@ def test_counts_of_the_readme_use_the_right_number_of_the_verb():
         ("talk-training-subsets", {"boundary, 300 samples": Number(0.603, 0.0013)}),
         ("talk-metric-learning", {"cross-entropy+triplet minus cross-entropy, 100 labels": Number(-0.0185, 0.0043)}),
         ("talk-tessellation", {"equal parameters, 8 × 11": Number(12_000.0, 113.0)}),
+        (
+            "injectivity-ground-states",  # near e(α) for one α; a clear decrease for the others
+            {
+                "α = 3: found, and full RSB, inputs n 400": Number(0.12, 0.0026),
+                "α = 4: found, and full RSB, inputs n 400": Number(0.32, 0.005),
+                "α = 6: found, and full RSB, inputs n 400": Number(0.81, 0.0087),
+            },
+        ),
+        (
+            "talk-hashing",  # the talk's six rows of networks, which differ here, within a point
+            {f"NN-{layers} {bits}": Number(value + 0.9, 0.2) for layers, bits, value in TALK},
+        ),
     ],
 )
 def test_contrary_outcomes_are_not_confirmed_until_a_number_supports_the_claim(id, supporting):
@@ -54,3 +70,56 @@ def test_contrary_outcomes_are_not_confirmed_until_a_number_supports_the_claim(i
     assert set(supporting) <= set(ours)
     assert judged(id, ours)[0] == "not confirmed"
     assert judged(id, ours | supporting)[0] in ("agrees", "not comparable")
+
+
+@pytest.mark.parametrize(
+    ("id", "opposing"),
+    [
+        ("injectivity-collisions", {"found at n = 1000, α = 6": Number(2 / 3)}),
+        ("injectivity-collisions", {"found at n = 50, α = 30": Number(1 / 3)}),
+        ("cnn-rgb-statistics", {"norm difference, nearest definition (%)": Number(11.0, 0.5)}),
+        ("cnn-rgb-statistics", {"angle": Number(11.7, 0.24)}),
+    ],
+)
+def test_statements_that_agree_stop_agreeing_when_a_number_is_changed(id, opposing):
+    """By one layer of three without a collision at 0.9 of the threshold, or by three standard errors and more."""
+    ours = stored_numbers(id)
+    assert judged(id, ours)[0] == "agrees"
+    assert judged(id, ours | opposing)[0] in ("differs", "not confirmed")
+
+
+def test_hashes_of_other_rows_are_not_compared_with_the_talk():
+    """Other descriptors rank differently without any hash, and fewer rows are not the talk's table."""
+    ours = stored_numbers("talk-hashing")
+    assert judged("talk-hashing", ours | {"raw 0": Number(60.0)})[0] == "not comparable"
+    assert judged("talk-hashing", {"raw 0": ours["raw 0"], "NN-1 12": ours["NN-1 12"]})[0] == "not comparable"
+
+
+def test_a_large_distance_from_a_published_number_is_reported():
+    assert "2.9 standard errors (angle)" in judged("cnn-rgb-statistics", stored_numbers("cnn-rgb-statistics"))[1]
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_both_panels_of_figure_2_must_be_below_their_bounds(direction):
+    declared = get("norms-figure-2")
+    result = declared.produce(**declared.small)
+    assert declared.holds(result)
+    assert not declared.holds(replace(result, **{f"{direction}_quantile": (0.1, 1.05 * result.lemma[-1])}))
+    assert not declared.holds(replace(result, lemma=tuple(0.9 * value for value in result.exact)))
+
+
+def test_the_layer_theorem_needs_a_constant_above_and_a_smaller_ratio_below():
+    declared = get("talk-layer-theorem")
+    result = declared.produce(**declared.small)
+    assert declared.holds(result)
+    for index, ratio in ((0, 0.8), (2, 0.2), (3, 1.4)):  # m = 1, where m is far below ω²; m = 1,000; m = 2,000
+        rows = list(result.rows)
+        rows[index] = replace(rows[index], ratio=ratio)
+        assert not declared.holds(replace(result, rows=tuple(rows)))
+
+
+def test_the_line_of_figure_1_is_the_line_of_its_points():
+    declared = get("cnn-figure-1")
+    panel = declared.produce(panels=(("photos:crop=32", 3),), pairs=20, filters=8, layers=3, limit=40).rows[0]
+    slope, intercept = np.polyfit(panel.before, panel.after, 1)
+    assert (panel.slope, panel.intercept) == pytest.approx((slope, intercept), rel=1e-3)

@@ -122,6 +122,14 @@ def test_the_page_stands_alone_with_contents_and_deep_links(tmp_path):
         )
 
 
+def test_figure_files_need_no_css_variables_and_the_page_keeps_them(tmp_path):
+    """Viewers of SVG files draw no CSS variables; the page, also of a resumed run, has colors for light and dark."""
+    (first,) = reproduce(["injectivity-energy"], out=tmp_path).reproductions
+    assert "var(--" not in (tmp_path / "injectivity-energy.svg").read_text(encoding="utf-8")
+    (resumed,) = reproduce(["injectivity-energy"], out=tmp_path).reproductions
+    assert resumed.svg == first.svg
+
+
 def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     main(["reproduce", "--list", "--format", "json"])
     listed = json.loads(capsys.readouterr().out)

@@ -17,6 +17,7 @@ from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.instruments import Candidate, Trial, compare_trials
+from initscope.inspection.instruments.optimizers import for_versions
 from initscope.inspection.judging import rank
 from initscope.inspection.levels import level_after_fix, levels_of_effects
 
@@ -44,15 +45,25 @@ class Tries:
         """What is trained with a fix; None where its line cannot be run here."""
         if fix.law is not None:
             law, model = fix.law, self.model
-            return Candidate(lambda seed: law.fill_(copy_of(model), generator=torch_generator(seed, "weights")))
+
+            def drawn(seed: int) -> Any:
+                return law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
+
+            return Candidate(drawn, optimizer=self._optimizer, lr=self.lr)
         data = self.inputs.args[0] if isinstance(self.inputs, Inputs) else self.inputs
         names = {"torch": torch, "initscope": initscope, "data": data, "targets": self.targets, "lr": None}
         names |= {"model": copy_of(self.model)}
         with suppress(Exception), torch.no_grad():  # a line for code that we do not have, such as the user's forward
             exec(fix.code or "", names)  # the line that is suggested, as a user would run it
             changed = None if names["data"] is data or isinstance(self.inputs, Inputs) else names["data"]
-            return Candidate(names["model"], changed, names["targets"], lr=names["lr"])
+            lr = self.lr if names["lr"] is None else names["lr"]
+            return Candidate(names["model"], changed, names["targets"], optimizer=self._optimizer, lr=lr)
         return None
+
+    @property
+    def _optimizer(self) -> Any:
+        """The optimizer for versions of the model."""
+        return for_versions(self.optimizer, self.model)
 
     def compared(self, fixes: list[Fix]) -> dict[Fix, Fix]:
         """The fixes with what trials reached before and after; those that cannot be tried as they are."""

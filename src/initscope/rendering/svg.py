@@ -11,7 +11,7 @@ from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, THIRD
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["inline_svg"]
+__all__ = ["fixed_colors", "inline_svg", "page_colors"]
 
 _COLORS = {
     PREDICTED: "var(--predicted)",
@@ -45,6 +45,18 @@ def inline_svg(ax: Axes, name: str) -> str:
     # Ids must be unique in the page, not only in one figure.
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", svg)
     svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
+    return re.sub(r"\n\s*\n+", "\n", page_colors(svg)).strip()
+
+
+def page_colors(svg: str) -> str:
+    """Return the figure with the CSS variables of the page for its colors, which differ on light and dark pages."""
     for color, variable in _COLORS.items():
         svg = svg.replace(color, variable)
-    return re.sub(r"\n\s*\n+", "\n", svg).strip()
+    return svg
+
+
+def fixed_colors(svg: str) -> str:
+    """Return the figure with fixed colors, for viewers that know no CSS variables; `page_colors` is the inverse."""
+    for color, variable in _COLORS.items():
+        svg = svg.replace(variable, color)
+    return svg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -100,24 +100,36 @@ def run(
     return CollisionCurve(seconds, tuple(points))
 
 
+_NEAR = 0.9
+"""Up to this fraction of the full-RSB threshold the search must find a collision in every layer."""
+
+
+def _contrary(ours: Mapping[str, Number]) -> str:
+    """Name points near the threshold with a layer without collision, and points far above it with a collision."""
+    misses, refuting = [], []
+    for name, number in ours.items():
+        alpha = float(name.rpartition("α = ")[2])
+        if alpha <= _NEAR * FULL_RSB and number.value < 1:
+            misses.append(f"{name}: {number.value:.2f}")
+        if alpha > 2 * FULL_RSB and number.value > 0:
+            refuting.append(f"{name}: {number.value:.2f}")
+    if misses:
+        return f"the search misses collisions below {_NEAR:g} of the threshold {FULL_RSB:.3f} ({'; '.join(misses)})"
+    return f"there are collisions far above the threshold ({'; '.join(refuting)})" if refuting else ""
+
+
 REPRODUCTIONS = (
     Declared(
         id="injectivity-collisions",
         source="Maillard et al. 2022, the injectivity threshold, tried by search",
-        statement="Below the threshold of random layers a search finds collisions; far above there are none.",
+        statement="Below the threshold of random layers a search finds collisions, in every layer up to 0.9 of it; far "
+        "above there are none.",
         produce=run,
         numbers=lambda curve: {
             f"found at n = {point.n}, α = {point.alpha:g}": Number(point.collisions / point.draws)
             for point in curve.points
         },
-        holds=lambda curve: (
-            all(
-                point.collisions == point.draws
-                for point in curve.points
-                if point.alpha == min(p.alpha for p in curve.points)
-            )
-            and all(point.collisions == 0 for point in curve.points if point.alpha > 2 * FULL_RSB)
-        ),
+        contrary=_contrary,
         small={"sizes": (12,), "alphas": (4.0, 30.0), "draws": 2, "seconds": 0.3},
         full={"alphas": (5.0, 5.5, 6.0, 6.4), "draws": 3, "seconds": 20},
     ),

@@ -155,7 +155,7 @@ def _panel(name: str, x: Any, y: Any, kernel_size: int, filters: int, layers: in
         predicted_slope=_line(cosine(x, y), expected).slope,
         dense_distance=float(np.sqrt(np.mean((after - relu_cosine(before)) ** 2))),
         before=before,
-        after=after,
+        after=np.mean([cosines for _, cosines in drawn], axis=0),  # so that the mean line is the line of these points
         expected=expected,
     )
 
@@ -194,7 +194,7 @@ REPRODUCTIONS = (
         holds=_holds,
         small={
             "panels": (("gaussian", 11), ("photos:crop=32", 3), ("photos:crop=48", 3), ("photos:crop=48", 7)),
-            "pairs": 40,
+            "pairs": 100,
             "filters": 64,
             "layers": 3,
             "limit": 80,

@@ -25,9 +25,8 @@ from initscope._utils.files import write_text
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.distributed.local import Outcome, in_processes
 from initscope.errors import InputError, check_count
-from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, THIRD
 from initscope.rendering.page import render_part, versions
-from initscope.rendering.svg import inline_svg
+from initscope.rendering.svg import fixed_colors, inline_svg, page_colors
 from initscope.reproductions.protocol import Declared, Reproduction, Scale
 from initscope.reproductions.registry import all_reproductions, get, matching
 from initscope.results import Result, format_number, plain
@@ -322,11 +321,8 @@ _NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org
 
 def _standing_alone(figure_svg: str) -> str:
     """Return the figure as a standalone SVG file, with the namespaces and colors that the page would provide."""
-    colors = {"predicted": PREDICTED, "measured": MEASURED, "third": THIRD, "faint": GRAY}
-    style = "".join(f"--{name}: {color}; " for name, color in colors.items())
-    return figure_svg.replace(
-        "<svg ", f'<svg {_NAMESPACES} style="{style}background: white" font-family="sans-serif" ', 1
-    )
+    opening = f'<svg {_NAMESPACES} style="background: white" font-family="sans-serif" '
+    return fixed_colors(figure_svg).replace("<svg ", opening, 1)
 
 
 def _kept(folder: Path, declared: Declared, scale: Scale) -> Shown | None:
@@ -335,7 +331,7 @@ def _kept(folder: Path, declared: Declared, scale: Scale) -> Shown | None:
         entry = json.loads((folder / f"{declared.id}.json").read_text(encoding="utf-8"))
         if entry["svg"]:
             figure_svg = (folder / entry["svg"]).read_text(encoding="utf-8")
-            entry["svg"] = re.sub(r"<svg xmlns.*? viewBox", "<svg viewBox", figure_svg, count=1)
+            entry["svg"] = page_colors(re.sub(r"<svg xmlns.*? viewBox", "<svg viewBox", figure_svg, count=1))
         shown = Shown(**entry)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -74,7 +74,7 @@ def run(
     *,
     spec: str = "imagenet-sample:resolution=128",
     layers: Sequence[str] = ("relu8", "relu13"),
-    pairs: int = 60,
+    pairs: int = 300,
     seed: int = 0,
 ) -> InsideTrained:
     """Compute angle ratios of random pairs in VGG-16, or in a dense network with ``spec="digits"``."""
@@ -125,8 +125,9 @@ REPRODUCTIONS = (
     Declared(
         id="talk-inside-a-network",
         source="Bronstein 2016, 'Inside a real network', 'Angle distortion at 8-th layer', 'at 16-th layer'",
-        statement="Angle ratios of random pairs in a deep network trained on ImageNet; the talk shows histograms. "
-        "Random weights follow the theorem; trained weights preserve angles.",
+        statement="Angle ratios of random pairs in a deep network trained on ImageNet; the talk shows histograms at "
+        "layers 8 and 16. Here it is VGG-16 at its 8th and 13th (last) convolutional layer. Random weights follow the "
+        "theorem; trained weights preserve angles.",
         produce=run,
         numbers=lambda result: {
             f"{row.network}, {row.layer}": Number(row.median, (row.high - row.low) / 3.92) for row in result.rows

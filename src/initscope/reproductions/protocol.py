@@ -189,10 +189,19 @@ class Declared:
             if abs(number.value - value) > _ERRORS * (number.error or 0.0) + rounding:
                 return "differs", f"{name}: {number} here, {value:g} published"
         if published_numbers:
-            return "agrees", f"within {_ERRORS:g} standard errors and the rounding of the published numbers"
-        return (
-            ("agrees", "the statement holds") if holds is not None else ("not comparable", "the source gives no number")
-        )
+            within = f"within {_ERRORS:g} standard errors and the rounding of the published numbers"
+            distances = {
+                name: abs(ours[name].value - value) / error
+                for name, value in published_numbers.items()
+                if (error := ours[name].error) and abs(ours[name].value - value) > published_rounding(self.id, name)
+            }
+            if distances:
+                furthest = max(distances, key=distances.__getitem__)
+                within += f"; the largest distance is {distances[furthest]:.1f} standard errors ({furthest})"
+            return "agrees", within
+        if holds is not None or self.contrary is not None:
+            return "agrees", "the statement holds"
+        return "not comparable", "the source gives no number"
 
 
 @functools.cache

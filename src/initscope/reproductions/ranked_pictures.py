@@ -52,7 +52,9 @@ class RankedImages(Rows):
             for query in range(shown):
                 line = axes[query * methods + method]
                 _draw_image(line[0], self.queries[query])
-                line[0].set_ylabel(self.rows[method].method, rotation=0, ha="right", va="center", fontsize=8)
+                # Text, not the label of the axis, because the layout reserves its width at any size of the figure.
+                line[0].set_yticks([line[0].get_ylim()[0] / 2], [self.rows[method].method], fontsize=8)
+                line[0].tick_params(length=0)
                 for rank in range(first):
                     color = "#2e8b57" if self.right[method, query, rank] else "#d03b3b"
                     _draw_image(line[rank + 1], self.answers[method, query, rank], color)

@@ -59,7 +59,8 @@ def _gradient_not_finite(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS103", "collapse", "error", threshold=0.1, unit="median angle of pairs over the input's", fix=_PRESERVE,
-    message="Inputs become indistinguishable at {at}: the angle between samples falls to {value:.2g} of the input's.",
+    message="Inputs become indistinguishable at {at}: the median angle between samples falls to {percent:.2g} % of its "
+    "input value.",
     why="training cannot separate inputs whose features are parallel",
     advice="re-initialize with initscope.initializers.{keeping}, or use fewer layers, normalization or skip "
     "connections",
@@ -72,7 +73,8 @@ def _collapse(evidence: Evidence, threshold: float) -> Hit | None:
         below = np.flatnonzero(collapsed_rows(evidence, threshold, alone))
         if len(below):
             bound = float(_levels(evidence, threshold, alone)[below[0]])
-            return Hit(int(below[0]), float(np.nanmin(evidence.kept)), level=level, threshold=bound)  # type: ignore[arg-type]
+            least = float(np.nanmin(evidence.kept))
+            return Hit(int(below[0]), least, level=level, threshold=bound, facts={"percent": 100 * least})  # type: ignore[arg-type]
     return None
 
 

@@ -286,7 +286,7 @@ def _likeness(values: Any) -> float:
 def _is_permuted(evidence: Evidence, index: int) -> bool:
     """Whether axes were put into another order before a row, since values were last computed."""
     rows = evidence.seen.rows
-    while rows[index].role == "movement" and rows[index].reads:
+    while rows[index].role in ("movement", "bookkeeping") and rows[index].reads:
         if rows[index].traits.permutes_axes:
             return True
         index = rows[index].reads[0]

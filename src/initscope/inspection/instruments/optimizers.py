@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from initscope.errors import InputError, did_you_mean
 
-__all__ = ["DEFAULT_RATE", "OptimizerSpec", "adapts", "optimizer_named", "optimizer_names", "rate_of"]
+__all__ = ["DEFAULT_RATE", "OptimizerSpec", "adapts", "for_versions", "optimizer_named", "optimizer_names", "rate_of"]
 
 DEFAULT_RATE = 1e-3
 """Rate of the Adam that is assumed where no optimizer is given."""
@@ -114,6 +114,32 @@ def rate_of(optimizer: Optimizer) -> float | None:
     rates = [group.get("initial_lr", group.get("lr")) for group in optimizer.param_groups]
     numbers = [float(rate) for rate in rates if rate is not None]
     return max(numbers) if len(numbers) == len(rates) and numbers else None
+
+
+def for_versions(optimizer: Any, model: nn.Module) -> Any:
+    """Return the optimizer for versions of ``model`` with other weights or layers.
+
+    An instance holds the parameters of one model. It becomes a factory, which takes a version of the model and returns
+    the same optimizer for the parameters of the same names, and for those that are new or were frozen.
+    """
+    given = optimizer() if callable(optimizer) and _takes_nothing(optimizer) else optimizer
+    if not isinstance(given, Optimizer):
+        return optimizer
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+    def make(version: nn.Module) -> Optimizer:
+        parameters = dict(version.named_parameters())
+        result = _copied(given, {key: parameters[name] for key, name in names.items() if name in parameters})
+        held = {id(parameter) for group in result.param_groups for parameter in group["params"]}
+        result.param_groups[0]["params"] += [
+            parameter
+            for name, parameter in parameters.items()
+            if parameter.requires_grad and name not in trained and id(parameter) not in held
+        ]
+        return result
+
+    return make
 
 
 def _copied(optimizer: Optimizer, memo: dict[int, Any]) -> Optimizer:
