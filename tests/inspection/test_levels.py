@@ -44,7 +44,7 @@ def test_without_a_trial_structural_facts_are_warnings_and_broken_signals_errors
     assert level_of("collapse", mlp(64, *[64] * 40, 10), digits, trial=False)[1] == "error"
 
 
-def test_with_a_trial_that_learns_facts_are_info_and_broken_signals_warnings_unless_a_fix_is_much_faster(digits):
+def test_with_a_trial_that_learns_structural_facts_are_info_and_broken_signals_warnings(digits):
     linear = mlp(64, 32, 32, 10, between=nn.Identity)
     report, level = level_of("no-activation", linear, digits, optimizer="adam", lr=1e-2)
     assert (report.trial.outcome, level) == ("learns", "info")
@@ -53,8 +53,7 @@ def test_with_a_trial_that_learns_facts_are_info_and_broken_signals_warnings_unl
         large[0].weight.mul_(1e5)
     assert level_of("exploding", large, digits, trial=False)[1] == "error"
     report, level = level_of("exploding", large, digits, optimizer="adam", lr=1e-2)
-    much_faster = report.fix is not None and report.fix.before < 0.65 * report.fix.after
-    assert level == ("warning" if report.trial.outcome == "learns" and not much_faster else "error")
+    assert level == ("warning" if report.trial.outcome == "learns" else "error")
 
 
 def test_a_structural_fact_becomes_an_error_where_the_trial_shows_harm(digits):
@@ -80,15 +79,24 @@ def test_the_head_shows_harm_without_a_trial(digits):
     assert (report.trial, report.head.outcome, level) == (None, "floor", "error")
 
 
+STRUCTURAL = [c.name for c in checks() if (c.level, c.learning, c.stuck) == ("warning", "info", "error")]
+
+
+@pytest.mark.parametrize("name", STRUCTURAL)
 @pytest.mark.parametrize(("trial", "after", "level"), [
     (LEARNS, 0.21, "info"), (LEARNS, 0.305, "info"), (LEARNS, 0.9, "error"),
     (STUCK, 0.21, "warning"), (STUCK, 0.9, "error"),
 ])  # fmt: skip
-def test_the_trial_of_a_fix_decides_the_level_of_a_structural_fact(trial, after, level):
-    """A fix helps from .1 more on; a model that learns is far behind below .65 of what it learns with the fix."""
-    (declared,) = checks("frozen-layers")
+def test_the_trial_of_a_fix_decides_the_level_of_a_structural_fact(name, trial, after, level):
+    """A fix helps from .1 more on; a model that learns is far behind below .65 of what it learns with the fix.
+
+    A model that learns learns faster with more trainable weights: unfreezing does not show that frozen layers hurt.
+    """
+    (declared,) = checks(name)
+    if name == "frozen-layers" and trial is LEARNS:
+        level = "info"
     assert (declared.level, declared.learning, declared.stuck) == ("warning", "info", "error")
-    fix = Fix("unfreeze", "model.requires_grad_(True)", "", before=0.2, after=after, measure="share")
+    fix = Fix("any", "model.change()", "", before=0.2, after=after, measure="share")
     finding = Finding(declared.code, declared.name, "warning", "0", None, None, "", fix)
     assert level_after_fix(finding, declared, fix, trial).level == level
     for other in ("error", "info"):
