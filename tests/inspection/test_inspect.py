@@ -309,7 +309,7 @@ def test_a_notebook_gets_an_element_and_a_file_a_page():
     assert "<html" not in shown
     assert "<body" not in shown
     assert "<html" in page
-    assert "with the weights it has" in shown
+    assert "with its given weights" in shown
     assert "seed" not in shown.split("Settings of this run")[1].split("Glossary")[0]
 
 

@@ -133,7 +133,7 @@ def test_angles_count_from_the_first_values_that_indices_lead_to():
     indices = torch.randint(0, 50, (64, 6), generator=torch.Generator().manual_seed(0))
     report = initscope.inspect(Embedded(), indices, pairs=16, alternatives=False, prediction=False)
     assert "collapse" in {finding.name for finding in report.findings}
-    assert "close from" in report.to_html()
+    assert "shrink from" in report.to_html()
     panels = layer_quantities(report, as_comparison(report)).panels
     angles = next(panel.measured for panel in panels if panel.name == "angle")
     assert np.isnan(angles[0])
