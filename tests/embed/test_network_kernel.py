@@ -90,15 +90,24 @@ def test_noise_is_chosen_by_leaving_out(digits):
 
 
 def test_support_vectors_and_pipelines(digits):
-    train, labels, test, told = digits
+    """scikit-learn's solver on the same kernel. It stops at a tolerance, so that 1e-7 in a kernel can move a prediction:
+    what is compared exactly reads the same kernel, and what reads another one is solved to 1e-9.
+    """
+    train, labels, test, classes = digits
     K, rows = kernels(digits)
-    expected = SVC(C=10, kernel="precomputed").fit(K, labels).predict(rows)
-    assert np.array_equal(NetworkKernel(MODEL, method="svm", noise=0.1).fit(train, labels).predict(test), expected)
-    pipeline = make_pipeline(NetworkKernel(MODEL), SVC(C=10, kernel="precomputed")).fit(train, labels)
-    assert np.array_equal(pipeline.predict(test), expected)
-    assert (
-        NetworkKernel(MODEL, method="svm", noise=0.1).fit(train, labels).score(test, told) == (expected == told).mean()
-    )
+    ours = NetworkKernel(MODEL, method="svm", noise=0.1).fit(train, labels)
+    assert np.abs(ours.K_ - K).max() < 1e-6
+    assert np.abs(ours.transform(test) - rows).max() < 1e-6
+    expected = SVC(C=10, kernel="precomputed").fit(ours.K_, labels).predict(ours.transform(test))
+    assert np.array_equal(ours.predict(test), expected)
+    assert ours.score(test, classes) == (expected == classes).mean()
+
+    def precise():
+        return SVC(C=10, kernel="precomputed", tol=1e-9, decision_function_shape="ovo")
+
+    margins = precise().fit(K, labels).decision_function(rows)
+    pipeline = make_pipeline(NetworkKernel(MODEL), precise()).fit(train, labels)
+    assert np.abs(pipeline.decision_function(test) - margins).max() < 1e-4
 
 
 def test_numbers(digits):

@@ -172,7 +172,7 @@ def test_resolution_falls():
         (lambda a: boundary_bounds(a, np.zeros_like(a), 1), "body without pixels"),
         (lambda a: boundary_bounds(a, a, 1, eps=-1), "eps = -1"),
         (lambda a: rectangle_boundary(3, 9, 2), "overlap of 3×9 must be at least 2r = 4"),
-        (lambda a: resolution.run(a[None], a[None], 1), "one pair at a time"),
+        (lambda a: resolution.run(a[None], a[None], 1), r"\(1, 24, 24\) must be \[height, width\]: pass one pair"),
         (lambda a: resolution.run(a, a, 1, (0,)), "factor = 0"),
     ],
 )
