@@ -90,8 +90,10 @@ def test_noise_is_chosen_by_leaving_out(digits):
 
 
 def test_support_vectors_and_pipelines(digits):
-    """scikit-learn's solver on the same kernel. It stops at a tolerance, so that 1e-7 in a kernel can move a prediction:
-    what is compared exactly reads the same kernel, and what reads another one is solved to 1e-9.
+    """Compare with scikit-learn's solver.
+
+    It stops at a tolerance, so an error of 1e-7 in the kernel can change a prediction. Predictions are therefore compared
+    on one kernel; margins on two kernels are compared after solving to 1e-9.
     """
     train, labels, test, classes = digits
     K, rows = kernels(digits)
