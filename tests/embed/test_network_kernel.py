@@ -92,8 +92,8 @@ def test_noise_is_chosen_by_leaving_out(digits):
 def test_support_vectors_and_pipelines(digits):
     """Compare with scikit-learn's solver.
 
-    It stops at a tolerance, so an error of 1e-7 in the kernel can change a prediction. Predictions are therefore compared
-    on one kernel; margins on two kernels are compared after solving to 1e-9.
+    It stops at a tolerance, so an error of 1e-7 in the kernel can change a prediction. Predictions are therefore
+    compared on one kernel; margins on two kernels are compared after solving to 1e-9.
     """
     train, labels, test, classes = digits
     K, rows = kernels(digits)
