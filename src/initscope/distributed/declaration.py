@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from initscope import __version__
+from initscope._utils.content import code_digest
 from initscope._utils.files import open_regular, reading
 from initscope.distributed.runs import QUANTITIES
 from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
@@ -66,8 +66,8 @@ class SweepRun:
     model: str
 
     def id(self, options: Options, contents: Contents) -> str:
-        """A name from everything that the result depends on."""
-        text = json.dumps([asdict(self), asdict(options), asdict(contents), __version__], sort_keys=True)
+        """A name from everything that the result depends on; a version number does not show edited sources."""
+        text = json.dumps([asdict(self), asdict(options), asdict(contents), code_digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
