@@ -63,8 +63,8 @@ class Rule:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
-_FOUND: WeakKeyDictionary[type[nn.Module], Rule] = WeakKeyDictionary()
-"""Rules of classes that were asked for, until another rule is registered."""
+_FOUND: WeakKeyDictionary[type[nn.Module], tuple[Any, Rule]] = WeakKeyDictionary()
+"""Rules of classes that were asked for, with the ``forward`` each class had, until another rule is registered."""
 _OPERATIONS: dict[tuple[str, type[Value] | None], Rule] = {}
 
 
@@ -132,13 +132,15 @@ def find_rule(module: nn.Module) -> Rule | None:
     if has_own_forward(module):
         return None
     cls = type(module)
-    if cls not in _FOUND:
-        for kind in cls.__mro__:
-            rule = _rule_of_class(kind)
-            if rule is not None and class_computes_as(cls, kind):
-                _FOUND[cls] = rule
-                break
-    return _FOUND.get(cls)
+    forward, rule = _FOUND.get(cls, (None, None))
+    if rule is not None and forward is cls.forward:
+        return rule
+    for kind in cls.__mro__:
+        rule = _rule_of_class(kind)
+        if rule is not None and class_computes_as(cls, kind):
+            _FOUND[cls] = cls.forward, rule
+            return rule
+    return None
 
 
 def _rule_of_class(kind: Any) -> Rule | None:
