@@ -6,7 +6,8 @@ A scheduler and two workers live through all COUNT rounds. Every round runs the 
 * data replaced: the files have the same names in every round, and other values;
 * data replaced during a run: old numbers, or exit code 2 and one line;
 * hash fitted again under its name; model file edited (ReLU, Tanh, …), of the same length;
-* worker stopped for 30 seconds; worker killed while it runs a task; scheduler killed while it has tasks, and started again.
+* worker stopped for 30 seconds; worker killed while it runs a task;
+* scheduler killed while it has tasks, and started again.
 
 Every file is compared, byte for byte, with that of the same command without a cluster.
 """
