@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from initscope._utils.content import code_digest
-from initscope._utils.files import open_regular, reading
+from initscope._utils.files import read_small
 from initscope.distributed.runs import QUANTITIES
 from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
 
@@ -135,10 +135,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         With the line: unknown keys, empty lists, values of a wrong kind, axes that no architecture uses, models that
         do not fit the data, sizes that do not fit into memory.
     """
-    with reading(path, "a TOML file", _HINT), open_regular(path) as file:
-        raw = file.read(_LARGEST_FILE + 1)
-    if len(raw) > _LARGEST_FILE:
-        raise InputError(f"{path} is larger than {_LARGEST_FILE} bytes, which is too large for a sweep; {_HINT}")
+    raw = read_small(path, "a sweep", _HINT, _LARGEST_FILE)
     try:
         content = tomllib.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError says the line; a text that is no UTF-8
