@@ -2,7 +2,7 @@
 
 Writing: `atomic_path`, `scratch_path`, `write_text`; `locked` and `exclusive` keep other processes from editing at the
 same time.
-Reading: `open_regular` and `read_small` refuse devices and pipes, `reading` turns any failure of a reader into one `InputError`,
+Reading: `open_regular` and `read_small` refuse devices and pipes, `reading` turns any failure into one `InputError`,
 `check_memory` refuses files that would unpack to more than `memory_limit`.
 """
 

@@ -63,7 +63,7 @@ class Rule:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
-_FOUND: WeakKeyDictionary[type[nn.Module], tuple[Any, Rule]] = WeakKeyDictionary()
+_RULE_OF_CLASS: WeakKeyDictionary[type[nn.Module], tuple[Any, Rule]] = WeakKeyDictionary()
 """Rules of classes that were asked for, with the ``forward`` each class had, until another rule is registered."""
 _OPERATIONS: dict[tuple[str, type[Value] | None], Rule] = {}
 
@@ -116,7 +116,7 @@ def rule(
         raise InputError(f"reads = {reads!r} must be some of {', '.join(_EVERYTHING)}")
 
     def register(function: AnyFunction) -> AnyFunction:
-        _FOUND.clear()
+        _RULE_OF_CLASS.clear()
         for kind in kinds:
             _RULES[kind] = Rule(function, reads, fixed)
             if role is not None:
@@ -132,13 +132,13 @@ def find_rule(module: nn.Module) -> Rule | None:
     if has_own_forward(module):
         return None
     cls = type(module)
-    forward, rule = _FOUND.get(cls, (None, None))
+    forward, rule = _RULE_OF_CLASS.get(cls, (None, None))
     if rule is not None and forward is cls.forward:
         return rule
     for kind in cls.__mro__:
         rule = _rule_of_class(kind)
         if rule is not None and class_computes_as(cls, kind):
-            _FOUND[cls] = cls.forward, rule
+            _RULE_OF_CLASS[cls] = cls.forward, rule
             return rule
     return None
 
