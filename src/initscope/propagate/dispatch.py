@@ -140,7 +140,7 @@ class Dispatcher:
 
     def _of_maps(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         # Nothing is found where no op may move samples.
-        moves = self._moves_samples if self._simulation.networks.axes.found else None
+        moves = self._moves_samples if self._simulation.networks.axes.axes else None
         moved_before = moves is not None and any(
             moves(parent) and not _knows_samples(self._values.get(parent)) for parent in op.node.inputs
         )

@@ -106,7 +106,7 @@ class Networks:
         found = [[{name: _Record() for name in names} for _ in replicates] for _ in pairings]
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
-        means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
+        means = any(self.context.initializer.weight_distribution(layer).strength > 0 for layer in layers)
         axes_by_name = {node.name: self.axes.of(node) for node in self.traced.nodes}
         samples, drawn, tokens = both.samples, self._copied, bool(self.traced.attention_nodes)
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):

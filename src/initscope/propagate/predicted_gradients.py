@@ -164,7 +164,7 @@ class _Backward:
         if not is_maps(value) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
-            law = context.law(module)
+            law = context.weight_distribution(module)
             origin: Origin = WeightedSums(before, law, 1, None, law.variance * before.channels, None)
         elif isinstance(module, _AVERAGES) and not any(np.atleast_1d(getattr(module, "padding", 0))):
             origin = AveragedWindows(before, *windows_of(module, before))

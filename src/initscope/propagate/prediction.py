@@ -28,7 +28,7 @@ from initscope.graph import (
 )
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.borrowing import borrowed, runnable
-from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
+from initscope.initializers import AnyInitializer, Initializer, Present, as_initializer, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.context import Context
 from initscope.propagate.covariance_budget import CovarianceBudget
@@ -52,7 +52,7 @@ def predict(
     model: nn.Module | Graph,
     x: Any,
     y: Any = None,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     *,
     pairs: int = 64,
     mode: Literal["train", "eval"] | None = None,
@@ -115,7 +115,11 @@ def predict(
     """
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
-    draws, seed, initializer = check_count("draws", draws), check_count("seed", seed, least=0), as_law(initializer)
+    draws, seed, initializer = (
+        check_count("draws", draws),
+        check_count("seed", seed, least=0),
+        as_initializer(initializer),
+    )
     graph, model = (model, model.model) if isinstance(model, Graph) else (None, model)
     model = runnable(model, values=False)
     if y is None:
@@ -352,7 +356,7 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
             continue  # scores behind a mask of -∞ have no cosine
         stated = f"cosine ± {spread:.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
-    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
+    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.weight_distribution)
     tokens = _tokens([part.tokens for part in parts]) if parts[0].tokens else None
     return Prediction(numbered(rows), cosine, norm, rms, sd, error, gap, tokens)
 

@@ -138,7 +138,7 @@ def product_with_experts(context: Context, rows: Any, weights: Any, offs: Any = 
         return NotImplemented
     if not weights.experts or not weights.transposed:
         return NotImplemented
-    variances = [context.law(layer).variance for layer in weights.layers]
+    variances = [context.weight_distribution(layer).variance for layer in weights.layers]
     mean = sum(variances) / len(variances)
     if max(variances) > _ALIKE * min(variances):
         raise NotCovered("its experts are drawn by different laws")

@@ -37,7 +37,7 @@ def refuse_undrawable(model: nn.Module, initializer: Initializer) -> None:
     if isinstance(initializer, Present):
         return  # the variance that parametrised weights have now is that of what they give
     for layer in weight_layers(model):
-        initializer.law(layer)  # an initializer without a law for independent weights is refused before any work
+        initializer.weight_distribution(layer)  # raises before any work if weights are not independent
         if "weight" not in layer._parameters and not layer.weight.is_meta:
             check_takes(layer, "weight", initializer.draw(layer, torch.Generator(device=layer.weight.device)))
 

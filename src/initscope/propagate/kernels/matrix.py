@@ -13,7 +13,7 @@ from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph import Inputs
 from initscope.graph.borrowing import borrowed
-from initscope.initializers import AnyLaw, as_law
+from initscope.initializers import AnyInitializer, as_initializer
 from initscope.propagate.kernels.by_rules import pair_kernel
 from initscope.propagate.kernels.checked_inputs import bound_inputs, checked_model, on_device
 from initscope.propagate.kernels.relu_stack import ReluStack, stack_of
@@ -33,7 +33,7 @@ def kernel(
     images: Any,
     others: Any = None,
     *,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     kind: Literal["nngp", "ntk"] = "nngp",
     normalize: bool = True,
     draws: int = 4,
@@ -91,7 +91,9 @@ def kernel(
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
     with borrowed(model):
-        networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
+        networks = networks_of(
+            model, left, as_initializer(initializer), draws=draws, seed=seed, size=min(left.samples, 16)
+        )
         each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
         each = each / np.sqrt(xx[:, :, None] * yy[:, None, :])
@@ -107,7 +109,7 @@ def diagonal(
     model: nn.Module,
     images: Any,
     *,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     kind: Literal["nngp", "ntk"] = "nngp",
     draws: int = 4,
     seed: int = 0,
@@ -123,7 +125,7 @@ def diagonal(
     """
     model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
-    each, law = torch.arange(inputs.samples), as_law(initializer)
+    each, law = torch.arange(inputs.samples), as_initializer(initializer)
     with borrowed(model):
         networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
         stack = _stack(networks, inputs, pairs=inputs.samples)

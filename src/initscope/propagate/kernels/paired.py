@@ -14,7 +14,7 @@ from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph.batch import check_norms, real_tensor
 from initscope.graph.borrowing import borrowed
-from initscope.initializers import AnyLaw, as_law
+from initscope.initializers import AnyInitializer, as_initializer
 from initscope.propagate.kernels.by_rules import pair_kernel
 from initscope.propagate.kernels.checked_inputs import bound_inputs, checked_model, on_device
 from initscope.propagate.kernels.relu_stack import Rectified, ReluStack, Sums, stack_of
@@ -57,7 +57,7 @@ class PairKernel:
         model: nn.Module,
         example: Any,
         *,
-        initializer: AnyLaw | None = None,
+        initializer: AnyInitializer | None = None,
         kind: Literal["nngp", "ntk"] = "nngp",
         normalize: bool = True,
         draws: int = 4,
@@ -68,7 +68,7 @@ class PairKernel:
         self._model, example = on_device(checked_model(model, kind), device, example)
         self._kind, self._normalize = kind, normalize
         inputs = bound_inputs(self._model, example, "example")
-        size, law = min(inputs.samples, 16), as_law(initializer)
+        size, law = min(inputs.samples, 16), as_initializer(initializer)
         (first, *_) = inputs.sample_tensors()
         self._shape = tuple(first.shape[1:])
         self._compiled: _Compiled | None = None

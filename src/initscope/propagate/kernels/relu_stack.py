@@ -141,7 +141,7 @@ class _StackReader:
     def _sums(self, module: nn.Linear | nn.Conv2d) -> Sums | None:
         if self._inputs != (module.in_features if isinstance(module, nn.Linear) else module.in_channels):
             return None  # the model does not take these images: the rules tell why
-        law = self._context.law(module)
+        law = self._context.weight_distribution(module)
         if law.strength > 0 or law.center or self._context.tied.intersection(map(id, module.parameters())):
             return None
         if isinstance(module, nn.Linear):

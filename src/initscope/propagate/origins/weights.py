@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from initscope.initializers import WeightLaw
+from initscope.initializers import WeightDistribution
 from initscope.propagate.bases import Cross, Factor, Lookup, Wanted
 from initscope.propagate.origins.elementwise import OfOne
 from initscope.propagate.origins.positions import GatheredPositions, scattered
@@ -51,7 +51,7 @@ def _overlaps(sizes: tuple[int, ...], groups: int) -> list[list[int]]:
 class WeightedSums(OfOne):
     """Covariances between positions after weights: an average over the taps, at the offset times the stride."""
 
-    law: WeightLaw
+    law: WeightDistribution
     groups: int
     windows: FilterTaps | None
     scale: float

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.geometry import weakest
-from initscope.initializers import WeightLaw
+from initscope.initializers import WeightDistribution
 from initscope.propagate import loops
 from initscope.propagate.bases import Distribution, Draws, Pair
 from initscope.propagate.context import Context
@@ -88,7 +88,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Cont
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    if context.law(module).strength > 0 or context.law(module).center:
+    if context.weight_distribution(module).strength > 0 or context.weight_distribution(module).center:
         raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
     before = state.moments(0, module.groups)
     if before.axis != 0:
@@ -119,7 +119,7 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
         )
     windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
     taps: FilterTaps | None = windows
-    if context.law(module).center:
+    if context.weight_distribution(module).center:
         state, taps = state.moved(windows.center), None
     before = state.moments(0, module.groups)
     if before.axis != 0:
@@ -127,12 +127,12 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
     if module.groups == 1:
         return after
-    law = context.law(module)
+    law = context.weight_distribution(module)
     return _of_few_channels(module, state, after, lambda: _narrow_group(module, before, after, taps, law))
 
 
 def _narrow_group(
-    module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, law: WeightLaw
+    module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, law: WeightDistribution
 ) -> Distribution:
     """The law of sums over few channels, where their windows can be drawn."""
     axes = len(module.kernel_size)
@@ -183,7 +183,7 @@ def weighted(
     """
     if context.tied.intersection(map(id, module.parameters())):
         raise NotCovered("its weights are read by another step too, in another way")
-    law = context.law(module)
+    law = context.weight_distribution(module)
     scale, taps = law.variance * (before.channels // groups), 1 if windows is None else windows.taps
 
     sums = average or (None if windows is None else windows.sum)  # over taps; None: there is one
@@ -227,7 +227,7 @@ def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float)
 
 
 def _weighted(
-    sums: list[Tensor], means: tuple[Tensor, Tensor] | None, law: WeightLaw, scale: float, taps: int
+    sums: list[Tensor], means: tuple[Tensor, Tensor] | None, law: WeightDistribution, scale: float, taps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Second moments after weights from sums over taps."""
     kxx, kyy, d = sums
