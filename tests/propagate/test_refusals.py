@@ -42,7 +42,7 @@ REFUSED = {
     "scripted": (scripted, "compiled by torch.jit"),
     "part is scripted": (lambda: nn.Sequential(nn.Linear(8, 8), scripted()), "compiled by torch.jit"),
     "exported": (lambda: torch.export.export(stack(), (torch.zeros(4, 8),)).module(), "exported"),
-    "quantised": (quantised, "quantised weights"),
+    "quantised": (quantised, "quantized weights"),
     "complex": (lambda: nn.Sequential(nn.Linear(8, 8, dtype=torch.cfloat)), "is complex"),
 }
 

@@ -44,7 +44,7 @@ class Context:
     """Mean cosines of tokens (`MomentMaps.token_cosine`)."""
     roots: list[Any] | None = None
     """All values that were drawn, where gradients are to be taken by them (`SampledRoot`)."""
-    _laws: dict[nn.Module, WeightDistribution] = field(default_factory=dict)
+    _weight_distributions: dict[nn.Module, WeightDistribution] = field(default_factory=dict)
 
     def of_replicate(self, index: int, generator: torch.Generator) -> Context:
         """The same for another replicate, which remembers nothing of this one."""
@@ -67,10 +67,10 @@ class Context:
         return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
 
     def weight_distribution(self, module: Any) -> WeightDistribution:
-        """The weight law of a module, asked for once."""
-        if module not in self._laws:
+        """The weight distribution of a module, asked for once."""
+        if module not in self._weight_distributions:
             stated = self.initializer.weight_distribution(module)
-            # A law states a bias for any layer; one that has none gets none.
+            # An initializer states a bias for any layer; a layer without a bias gets none.
             has_none = stated.bias_variance > 0 and getattr(module, "bias", False) is None
-            self._laws[module] = replace(stated, bias_variance=0.0) if has_none else stated
-        return self._laws[module]
+            self._weight_distributions[module] = replace(stated, bias_variance=0.0) if has_none else stated
+        return self._weight_distributions[module]
