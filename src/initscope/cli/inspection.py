@@ -46,7 +46,7 @@ class InspectOptions:
     initializer: InitializerName = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
-    prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
+    prediction: Annotated[bool, Parameter(help="Compute what theory expects next to what is measured.")] = True
     alternatives: Annotated[
         bool, Parameter(help="Try other initializations, widths and depths of a network that has a problem.")
     ] = True
