@@ -42,6 +42,11 @@ COMMANDS = {
         "inspection:inspect",
         "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
     ),
+    "compare": (
+        "compare:compare",
+        "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
+        "what differs from the first.",
+    ),
     "open": (
         "saved:open_result",
         "Show a saved result again, as a table or a page, without running anything.",
