@@ -42,6 +42,10 @@ COMMANDS = {
         "inspection:inspect",
         "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
     ),
+    "data": (
+        "data:data",
+        "Show what enters a network: range, scale, missing values, duplicates, classes, intrinsic dimension.",
+    ),
     "predict": (
         "predict_measure:predict",
         "Predict angles and norms of pairs after every layer from theory, "
