@@ -2,6 +2,10 @@
 from .figures import (
     angle_figure as angle_figure,
 )
+from .overviews import (
+    columns_figure as columns_figure,
+    render_overview as render_overview,
+)
 from .page import (
     render_page as render_page,
     write_page as write_page,
