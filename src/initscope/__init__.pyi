@@ -36,6 +36,9 @@ from .propagate import (
 from .propagate.kernels import (
     kernel as kernel,
 )
+from .results import (
+    load as load,
+)
 from .theory.statements import (
     theorem as theorem,
 )

@@ -16,7 +16,7 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unuse
 
 from initscope import __version__
 from initscope.cli._help import WORK, command_group, examples
-from initscope.cli._output import ask_of
+from initscope.cli._output import ask_of, command_line
 from initscope.cli._progress import metered
 from initscope.cli._streams import CANNOT_WRITE, discard_output, output_problem, prepare_streams, write_problem
 from initscope.errors import InputError, MissingDependencyError
@@ -45,6 +45,10 @@ COMMANDS = {
     "data": (
         "data:data",
         "Show what enters a network: range, scale, missing values, duplicates, classes, intrinsic dimension.",
+    ),
+    "open": (
+        "saved:open_result",
+        "Show a saved result again, as a table or a page, without running anything.",
     ),
     "predict": (
         "predict_measure:predict",
@@ -143,6 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     ask_of()
+    command_line(tokens)
     prepare_streams()
     if problem := output_problem():
         _leave_output(f"{problem}; nothing was computed")

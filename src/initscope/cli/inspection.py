@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +14,7 @@ from initscope._utils.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
-from initscope.cli._output import emit, say, terminal_width, user_code
+from initscope.cli._output import command_line, emit, say, terminal_width, user_code
 from initscope.cli._sources import InspectSource, build_model, data_spec, load_data
 from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from initscope.inspection import Report
 
-__all__ = ["inspect"]
+__all__ = ["ReportFormat", "inspect", "show_report"]
 
 ReportFormat = Annotated[
     Literal["table", "json", "csv", "md"],
@@ -64,6 +64,9 @@ class InspectOutput:
     apply: Annotated[Path | None, Parameter(help="Write the state dict after the suggested fix to this .pt file.")] = (
         None
     )
+    save: Annotated[Path | None, Parameter(help="Write the report to this .initscope file, for open and compare.")] = (
+        None
+    )
     verbose: Annotated[bool, Parameter(help="Print every finding, the whole table and all alternatives.")] = False
     depth: Depth = None
     format: ReportFormat = "table"
@@ -77,6 +80,7 @@ class InspectOutput:
         check_depth(self.depth)
         check_suffix(self.out, "--out", (".html", ".htm"))
         check_suffix(self.apply, "--apply", (".pt", ".pth"))
+        check_suffix(self.save, "--save", (".initscope",))
 
 
 def inspect(
@@ -122,8 +126,11 @@ def inspect(
             select=options.select or None,
             ignore=options.ignore or None,
         )
+    report = replace(report, provenance=replace(report.provenance, model=model, command=command_line()))
     unwritten = "" if output.apply is None else _apply(report, built, output.apply, source.seed)
-    _show(report, output)
+    if output.save is not None:
+        say(f"saved: {report.save(output.save)}")
+    show_report(report, output.format, out=output.out, verbose=output.verbose, depth=output.depth)
     if unwritten and (report.errors or report.warnings):
         raise InputError(f"--apply: {unwritten}")
     if unwritten:
@@ -135,26 +142,25 @@ def inspect(
         sys.exit(1)
 
 
-def _show(report: Report, output: InspectOutput) -> None:
-    """Write the page, then print the report: whoever reads it may go away half-way."""
-    if output.out is not None:
-        report.to_html(output.out)
-        say(f"page: {output.out}")
-    if output.format == "table":
-        _print(report, output)
-    elif output.format == "md":
-        print(report.to_markdown(), end="")
-    else:
-        emit(report, output.format)
+def show_report(
+    report: Report, format: Literal["table", "json", "csv", "md"], *, out: Path | None, verbose: bool, depth: int | None
+) -> None:
+    """Write the page, then print the report: whoever reads it may go away half-way.
 
-
-def _print(report: Report, output: InspectOutput) -> None:
-    """Print the report, as wide as the terminal; a file or a pipe gets every sentence on one line."""
+    A table is as wide as the terminal; a file or a pipe gets every sentence on one line.
+    """
     from initscope.inspection.terminal import report_lines
 
-    width = terminal_width()
-    for line in report_lines(report, width, verbose=output.verbose, depth=output.depth):
-        print(line)
+    if out is not None:
+        report.to_html(out)
+        say(f"page: {out}")
+    if format == "table":
+        for line in report_lines(report, terminal_width(), verbose=verbose, depth=depth):
+            print(line)
+    elif format == "md":
+        print(report.to_markdown(), end="")
+    else:
+        emit(report, format)
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:

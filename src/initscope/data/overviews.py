@@ -124,7 +124,7 @@ class Overview(Result):
             error = f" ± {self.intrinsic_dimension_error:.1g}" if self.intrinsic_dimension_error else ""
             facts["intrinsic dimension"] = f"{self.intrinsic_dimension:.3g}{error} of {math.prod(self.data.shape)}"
         if self.constant_positions is not None:
-            facts["constant pixels"] = f"{self.constant_positions:.1%}"
+            facts["constant pixels"] = f"{100 * self.constant_positions:.3g} %"
         if self.classes:
             facts["classes"] = _balance(self.classes)
         if self.data.targets is not None:
@@ -209,7 +209,7 @@ def overview(source: Any, /, **options: Any) -> Overview:
     --------
     >>> summary = overview("digits")
     >>> summary.duplicates, summary.facts()["constant pixels"]
-    (0, '4.7%')
+    (0, '4.69 %')
     """
     data = source if isinstance(source, ImageSet) and not options else load(source, **options)
     if not len(data):

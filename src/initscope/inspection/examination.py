@@ -30,6 +30,7 @@ from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
 from initscope.inspection.judging import run_checks
 from initscope.inspection.parameter_audit import audit
+from initscope.inspection.provenance import provenance_of
 from initscope.inspection.report import NOT_ASKED, Report
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
@@ -210,7 +211,7 @@ def _report(
     notes = _unbelievable(model) if initializer is None else {}
     return Report(
         seen, expected, redrawn, findings, table, limits, layers, notes, title, reason, audit(model), facts,
-        checked.not_checked, checked.ran, fixes,
+        checked.not_checked, checked.ran, fixes, provenance_of(model, seen, seed),
     )  # fmt: skip
 
 

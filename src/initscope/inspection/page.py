@@ -6,23 +6,27 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from initscope.data import ImageSet, overview
 from initscope.geometry import ROUNDING, Comparison, Measurement
 from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
+from initscope.inspection.inputs import all_targets
 from initscope.inspection.layer_quantities import layer_quantities
+from initscope.inspection.provenance import Pictures
 from initscope.rendering.depth import drawn_panels
 from initscope.rendering.layers import layer_table, page_data
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
 from initscope.rendering.table import with_error
-from initscope.rendering.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:
-    from initscope.inspection.report import Report
+    from initscope.inspection.report import Deviation, Report
 
-__all__ = ["as_comparison", "block_texts", "render_report"]
+__all__ = ["as_comparison", "block_texts", "pictures_of", "render_report"]
 
 _DIGITS = {
     "angle_predicted": 1,
@@ -74,11 +78,11 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "mode": seen.mode,
         "how the model was read": seen.fallback or "symbolic trace",
     }
-    images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
+    pictures = pictures_of(report)
     found = layer_quantities(report, comparison)
     depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
     to_do = _what_to_do(report)
-    context = comparison_context(comparison, facts, images) | to_do
+    context = comparison_context(comparison, facts, None) | to_do
     context |= {
         "body": "report.html",
         "title": report.headline,
@@ -94,9 +98,11 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "has_gradients": True,
         "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
         "data": page_data(report.rows, found.columns, depth["data"]),
-        "deviating": _deviating(report),
+        "thumbnails": pictures.sample,
+        "deviating": _deviating(report, pictures),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
+        "data_overview": _data_overview(report),
     }
     return render_part("report.html" if fragment else "page.html", **context)
 
@@ -180,13 +186,22 @@ def _short(value: float | None) -> str:
     return "0" if value == 0 else with_error(value, None, 3)
 
 
-def _deviating(report: Report) -> str:
+def pictures_of(report: Report) -> Pictures:
+    """The images that the page shows: those that were saved, or of the samples."""
+    if report.pictures is not None:
+        return report.pictures
+    measured = as_comparison(report).measurement
+    assert measured is not None
+    return Pictures.of(report.observation, measured.angle, [pair.index for pair in _apart(report)])
+
+
+def _apart(report: Report) -> list[Deviation]:
     """Pairs whose angle is seen to be another than predicted; where a network closes all angles there are none."""
-    pairs = [
-        vars(pair) | {"picture": _picture(report, pair.index)}
-        for pair in report.deviating()
-        if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"
-    ]
+    return [pair for pair in report.deviating() if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"]
+
+
+def _deviating(report: Report, pictures: Pictures) -> str:
+    pairs = [vars(pair) | {"picture": pictures.of_pair.get(pair.index)} for pair in _apart(report)]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 
@@ -196,6 +211,24 @@ def _parts(report: Report) -> Iterator[str]:
         yield render_part("audit.html", rows=report.audit.summary(), formats=report.precision)
     if report.expansivity:
         yield render_part("expansivity.html", layers=_alike(report))
+
+
+_OVERVIEW_VALUES = 1 << 25
+"""Values of the samples in the overview, which bounds its time."""
+
+
+def _data_overview(report: Report) -> str:
+    """The overview of the samples in the pairs; empty if the model takes several inputs."""
+    seen = report.observation
+    if not isinstance(seen.x, Tensor) or seen.x.dim() < 2 or seen.x.is_complex():
+        return ""
+    samples = torch.cat([seen.x, seen.y]).detach().cpu()
+    samples = samples.float() if samples.is_floating_point() or samples.dim() > 2 else samples.long()
+    answers = all_targets(seen)
+    answered = isinstance(answers, Tensor) and answers.shape == samples.shape[:1]
+    labels = answers.cpu().numpy() if answered and not answers.is_floating_point() else None
+    data = ImageSet(samples.numpy(), labels, name="samples")
+    return overview(data.spread(max(2, _OVERVIEW_VALUES // max(1, samples[0].numel())))).section()
 
 
 def _alike(report: Report) -> list[dict[str, Any]]:
@@ -210,14 +243,6 @@ def _alike(report: Report) -> list[dict[str, Any]]:
         names = ", ".join(titles) if len(titles) < 4 else f"{len(titles)} layers: {titles[0]} to {titles[-1]}"
         lines.append(vars(items[0]) | {"names": names})
     return lines
-
-
-def _picture(report: Report, index: int) -> Thumbnail | None:
-    seen = report.observation
-    if getattr(seen.x, "ndim", 0) != 4:
-        return None
-    one = slice(index, index + 1)
-    return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
 def block_texts(blocks: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

@@ -68,6 +68,8 @@ _BY_SMALLEST = tuple(np.argsort([-form.underflow for form in FORMATS]).tolist())
 class FormatCount:
     """Counts values that overflow or underflow in each of `FORMATS`; exact zeros and infinities do neither."""
 
+    saved_fields = ("values", "over", "under")
+
     def __init__(self) -> None:
         self.values = 0
         self.over = np.zeros(len(FORMATS))
