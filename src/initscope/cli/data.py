@@ -80,7 +80,7 @@ def _print(summary: Overview, data: str, out: Path | None) -> None:
     for problem in summary.problems[1:]:
         print_sentence(f"  {problem}")
     print()
-    print_sentence(summary.data.summary)
+    print_sentence(summary.summary)
     for name, text in summary.facts().items():
         print_sentence(f"  {name}: {text}")
     print()

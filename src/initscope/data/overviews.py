@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from initscope.data.image_set import ImageSet
 from initscope.data.sources import load
 from initscope.errors import InputError
-from initscope.results import Result, counted, format_number, rendering_module
+from initscope.results import Result, counted, format_number, plain, rendering_module
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,8 +59,14 @@ class Overview(Result):
 
     Attributes
     ----------
-    data : ImageSet
-        The data.
+    name, kind : str
+        Source of the data, and ``images``, ``vectors`` or ``tokens``.
+    samples : int
+        Number of samples.
+    shape : tuple of int
+        Shape of one sample.
+    steps : tuple of str
+        What was done to the values.
     columns : tuple of ColumnFacts
         One for each column of a table, each channel of images, or one for all tokens.
     incomplete : int
@@ -81,9 +87,17 @@ class Overview(Result):
         Share of the pixels (all channels) that have the same value in all images.
     classes : dict
         Number of samples of each class; empty if there are no labels.
+    targets : ColumnFacts or None
+        Statistics of real-valued targets.
+    images : tuple of (str, str)
+        Up to 40 images as data URIs, with the names of their classes.
     """
 
-    data: ImageSet
+    name: str
+    kind: str
+    samples: int
+    shape: tuple[int, ...]
+    steps: tuple[str, ...]
     columns: tuple[ColumnFacts, ...]
     incomplete: int
     duplicates: int
@@ -94,6 +108,8 @@ class Overview(Result):
     intrinsic_dimension_error: float | None
     constant_positions: float | None
     classes: dict[str, int]
+    targets: ColumnFacts | None
+    images: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -105,15 +121,25 @@ class Overview(Result):
         """The conclusion in one sentence."""
         problems = self.problems
         if not problems:
-            return f"No problems found in {counted(len(self.data), 'sample')} of shape {_shape(self.data)}"
+            return f"No problems found in {counted(self.samples, 'sample')} of shape {self.sides}"
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
         return f"{problems[0][:1].upper()}{problems[0][1:]}{more}"
+
+    @property
+    def sides(self) -> str:
+        """The shape as text: 3×64×64."""
+        return "×".join(map(str, self.shape))
+
+    @property
+    def summary(self) -> str:
+        """Name and steps in one line."""
+        return "; ".join([f"{self.name} ({self.kind})", *self.steps])
 
     def facts(self) -> dict[str, str]:
         """Return the numbers about the whole set as texts, by name."""
         near = f"{len(self.near_duplicates)}{'+' if len(self.near_duplicates) == _MOST_PAIRS else ''}"
         facts = {
-            "samples": f"{len(self.data)} of shape {_shape(self.data)}",
+            "samples": f"{self.samples} of shape {self.sides}",
             "incomplete samples": str(self.incomplete),
             "duplicates": f"{self.duplicates}"
             + (f", {self.contradictions} with another label" if self.contradictions else ""),
@@ -122,22 +148,22 @@ class Overview(Result):
         }
         if self.intrinsic_dimension is not None:
             error = f" ± {self.intrinsic_dimension_error:.1g}" if self.intrinsic_dimension_error else ""
-            facts["intrinsic dimension"] = f"{self.intrinsic_dimension:.3g}{error} of {math.prod(self.data.shape)}"
+            facts["intrinsic dimension"] = f"{self.intrinsic_dimension:.3g}{error} of {math.prod(self.shape)}"
         if self.constant_positions is not None:
             facts["constant pixels"] = f"{100 * self.constant_positions:.3g} %"
         if self.classes:
             facts["classes"] = _balance(self.classes)
-        if self.data.targets is not None:
-            values = self.data.targets
-            facts["targets"] = (
-                f"{format_number(float(values.min()), 3)} to {format_number(float(values.max()), 3)}, "
-                f"mean {format_number(float(values.mean()), 3)}, sd {format_number(float(values.std()), 3)}"
+        if self.targets is not None:
+            low, high, mean, sd = (
+                format_number(number, 3)
+                for number in (self.targets.minimum, self.targets.maximum, self.targets.mean, self.targets.sd)
             )
+            facts["targets"] = f"{low} to {high}, mean {mean}, sd {sd}"
         return facts
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row for each column or channel."""
-        what = "channel" if self.data.images.ndim > 2 else "column"
+        what = "channel" if self.kind == "images" else "column"
         return [
             {
                 what: column.name,
@@ -152,10 +178,9 @@ class Overview(Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields; the data by its name, shape and steps."""
-        about = {"name": self.data.name, "shape": list(self.data.images.shape), "steps": list(self.data.steps)}
-        fields = Result.to_dict(replace(self, data=self.data[:0])) | {"data": about}
-        return {"headline": self.headline, "problems": list(self.problems), **fields}
+        """Return the conclusion and all fields but the images."""
+        shown = {part.name: plain(getattr(self, part.name)) for part in fields(self) if part.name != "images"}
+        return {"headline": self.headline, "problems": list(self.problems), **shown}
 
     def to_markdown(self) -> str:
         """Return the overview as Markdown."""
@@ -182,9 +207,7 @@ class Overview(Result):
         return text
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot a contact sheet of images; else mean and deviation of each column."""
-        if self.data.images.ndim == 4 and self.data.shape[0] in (1, 3):
-            return self.data.plot(ax)
+        """Plot mean and deviation of each column or channel; `ImageSet.plot` is a contact sheet."""
         drawn: Axes = rendering_module().columns_figure(self, ax)
         return drawn
 
@@ -222,7 +245,11 @@ def overview(source: Any, /, **options: Any) -> Overview:
         rows = np.flatnonzero(finite)
         near = tuple((int(rows[first]), int(rows[second]), share) for first, second, share in near)
     return Overview(
-        data,
+        data.name,
+        "tokens" if finite is None else "images" if data.images.ndim > 2 else "vectors",
+        len(data),
+        data.shape,
+        data.steps,
         tuple(_column_facts(data)),
         0 if finite is None else int((~finite).sum()),
         duplicates,
@@ -233,6 +260,8 @@ def overview(source: Any, /, **options: Any) -> Overview:
         error,
         _constant_positions(data),
         _class_counts(data),
+        None if data.targets is None else next(_column_facts(ImageSet(data.targets.reshape(-1, 1)))),
+        rendering_module().contact_sheet(data),
     )
 
 
@@ -264,10 +293,6 @@ def intrinsic_dimension(distances: NDArray[Any]) -> tuple[float, float] | None:
     return dimension, dimension / math.sqrt(len(ratios))
 
 
-def _shape(data: ImageSet) -> str:
-    return "×".join(map(str, data.shape))
-
-
 def _balance(classes: dict[str, int]) -> str:
     least, most = min(classes, key=classes.__getitem__), max(classes, key=classes.__getitem__)
     if classes[least] == classes[most]:
@@ -276,7 +301,7 @@ def _balance(classes: dict[str, int]) -> str:
 
 
 def _problems(summary: Overview) -> Iterator[str]:
-    total = len(summary.data)
+    total = summary.samples
     missing = [column for column in summary.columns if column.missing]
     if missing:
         worst = max(missing, key=lambda column: column.missing)
@@ -297,8 +322,9 @@ def _problems(summary: Overview) -> Iterator[str]:
     constant = [column.name for column in summary.columns if column.constant]
     if constant:
         named = ", ".join(constant[:5]) + (", …" if len(constant) > 5 else "")
-        yield f"{counted(len(constant), 'constant input')} carry no information: {named}"
-    if summary.data.images.dtype.kind == "f":
+        verb = _verb(len(constant), "carries", "carry")
+        yield f"{counted(len(constant), 'constant input')} {verb} no information: {named}"
+    if summary.kind != "tokens":
         yield from _scale_problems(summary)
     if summary.near_duplicates:
         shown = len(summary.near_duplicates)

@@ -6,15 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from initscope.data import ImageSet, overview
 from initscope.geometry import ROUNDING, Comparison, Measurement
 from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
-from initscope.inspection.inputs import all_targets
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.inspection.provenance import Pictures
 from initscope.rendering.depth import drawn_panels
@@ -102,7 +98,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "deviating": _deviating(report, pictures),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
-        "data_overview": _data_overview(report),
+        "data_overview": "" if pictures.data is None else pictures.data.section(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
 
@@ -211,24 +207,6 @@ def _parts(report: Report) -> Iterator[str]:
         yield render_part("audit.html", rows=report.audit.summary(), formats=report.precision)
     if report.expansivity:
         yield render_part("expansivity.html", layers=_alike(report))
-
-
-_OVERVIEW_VALUES = 1 << 25
-"""Values of the samples in the overview, which bounds its time."""
-
-
-def _data_overview(report: Report) -> str:
-    """The overview of the samples in the pairs; empty if the model takes several inputs."""
-    seen = report.observation
-    if not isinstance(seen.x, Tensor) or seen.x.dim() < 2 or seen.x.is_complex():
-        return ""
-    samples = torch.cat([seen.x, seen.y]).detach().cpu()
-    samples = samples.float() if samples.is_floating_point() or samples.dim() > 2 else samples.long()
-    answers = all_targets(seen)
-    answered = isinstance(answers, Tensor) and answers.shape == samples.shape[:1]
-    labels = answers.cpu().numpy() if answered and not answers.is_floating_point() else None
-    data = ImageSet(samples.numpy(), labels, name="samples")
-    return overview(data.spread(max(2, _OVERVIEW_VALUES // max(1, samples[0].numel())))).section()
 
 
 def _alike(report: Report) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from .figures import (
 )
 from .overviews import (
     columns_figure as columns_figure,
+    contact_sheet as contact_sheet,
     render_overview as render_overview,
 )
 from .page import (

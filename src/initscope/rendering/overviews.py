@@ -14,7 +14,7 @@ from initscope.results import label_text, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["columns_figure", "render_overview"]
+__all__ = ["columns_figure", "contact_sheet", "render_overview"]
 
 _IMAGES = 40
 _ROWS = 60
@@ -41,7 +41,7 @@ def render_overview(overview: Any, template: str) -> str:
         template,
         body="overview.html",
         title=overview.headline,
-        headline=overview.data.summary,
+        headline=overview.summary,
         overview=overview,
         problems=overview.problems,
         facts=overview.facts(),
@@ -49,14 +49,20 @@ def render_overview(overview: Any, template: str) -> str:
         left=left,
         classes=shown_rows(classes) if classes else None,
         pairs=shown_rows(pairs) if pairs else None,
-        images=_contact_sheet(overview.data),
+        images=overview.images,
     )
 
 
-def _contact_sheet(data: Any) -> list[dict[str, str]]:
-    """Return small images with their classes as captions; empty if the data are not gray or RGB images."""
+def contact_sheet(data: Any) -> tuple[tuple[str, str], ...]:
+    """Return small images as data URIs, with the names of their classes; empty for data other than gray or RGB images.
+
+    Parameters
+    ----------
+    data : initscope.data.ImageSet
+        The images; up to 40 evenly spaced ones are shown.
+    """
     if data.images.ndim != 4 or data.shape[0] not in (1, 3) or min(data.shape[1:]) < 4:
-        return []
+        return ()
     shown = data.spread(_IMAGES)
     images = np.nan_to_num(shown.images, posinf=0.0, neginf=0.0)
     low, high = min(0.0, images.min()), max(1.0, images.max())
@@ -64,7 +70,7 @@ def _contact_sheet(data: Any) -> list[dict[str, str]]:
     names = [""] * len(shown)
     if shown.labels is not None:
         names = [data.class_names[k] if 0 <= k < len(data.class_names) else str(k) for k in shown.labels]
-    return [{"uri": data_uri(image), "name": name} for image, name in zip(pixels, names)]
+    return tuple((data_uri(image), name) for image, name in zip(pixels, names))
 
 
 def columns_figure(overview: Any, ax: Axes | None = None) -> Axes:
