@@ -192,9 +192,12 @@ class _Backward:
         if not is_value(output):
             raise NotCovered("it is not known as one value per unit")
         state = output.whole_moments()
+        positions = positions_of(state)
+        # NumPy's zeros take no time until they are read, and a step that is refused reads none of them.
+        start = torch.from_numpy(np.zeros((len(state.sizes), positions, positions)))
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
-        distribution = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
-        waiting = {state.order: (state, (sizes[:, None, None] * distribution).expand(2 * len(state.kxx), -1, -1, -1))}
+        start.diagonal(dim1=-2, dim2=-1)[:] = (sizes * (1.0 / (positions * state.channels)))[:, None]
+        waiting = {state.order: (state, start.expand(2 * len(state.kxx), -1, -1, -1))}
         while waiting:
             order = max(waiting)
             state, gradients = waiting.pop(order)
