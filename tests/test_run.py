@@ -76,7 +76,7 @@ EVERYTHING = f"{EXTRAS[:-1]},metric,integrations,docs,dev]"
 
 
 def test_each_command_adds_what_it_needs(clone):
-    """The demo needs the library alone; pip is asked for what an environment already has together with what is added."""
+    """The demo needs the library alone; pip gets what an environment already has together with what is added."""
     project = f"torch --editable {clone.folder}"
     given = []
     for word in ("demo", "--version", "inspect", "demo", "setup", "inspect", "setup"):
@@ -99,8 +99,10 @@ def test_extras_that_cannot_be_had_leave_what_is_there(clone):
     code, output, messages, _ = clone.run("inspect", FAILING="yes")
     assert (code, output) == (1, "")
     assert messages.startswith("Adding to .venv what this command needs, with python3 (once;")
-    assert messages.endswith("no network\n./run: what this command needs could not be added to .venv, for the reason above; other "
-                             "commands run as before\n")  # fmt: skip
+    assert messages.endswith(
+        "no network\n./run: what this command needs could not be added to .venv, for the reason above; "
+        "other commands run as before\n"
+    )
     assert clone.run("demo") == (0, "initscope demo\n", "", 0)
     assert clone.run("inspect")[3] == 1
 

@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _rare_collection() -> Iterator[None]:
-    """Search for reference cycles less often: importing torch makes a million objects that stay, a tenth of the time."""
+    """Search for reference cycles less often: a tenth of a short command, most of it while torch is imported."""
     before = gc.get_threshold()
     gc.set_threshold(20_000, *before[1:])
     try:
