@@ -261,9 +261,9 @@ def melody(count: int, generator: Generator, length: int = 16, notes: int = 24) 
 
 
 def recall(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Return 8 tokens of which the first is asked for at the end, and the first token (8 classes)."""
+    """Return 8 tokens, and the first token as the target of every position (8 classes)."""
     ids = torch.randint(8, (count, 8), generator=generator)
-    return ids, ids[:, 0].clone()
+    return ids, ids[:, :1].repeat(1, 8)
 
 
 def order(count: int, generator: Generator) -> tuple[Tensor, Tensor]:

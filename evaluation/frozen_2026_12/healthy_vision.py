@@ -222,7 +222,7 @@ def masked_patches(count: int, generator: torch.Generator) -> tuple[dict[str, Te
 
 
 class Variational(nn.Module):
-    """A convolutional variational autoencoder with a free-bits weight below 1."""
+    """A convolutional variational autoencoder whose divergence has a weight of one half."""
 
     def __init__(self) -> None:
         super().__init__()
