@@ -31,5 +31,18 @@ def test_failures_are_kept_beside_the_rest(tmp_path):
     assert kept[2]["loss"] == 4.0
 
 
+def test_jobs_that_never_return_are_ended():
+    """All end by the limit or all the same: what is given out ahead of a job that hangs is done after it."""
+    found = {o.job: o for o in in_processes(sweep_jobs.endless, sweep_jobs.jobs(3), 1, limit=0.3)}
+    assert len(found) == 3
+    for name in ("job000", "job002"):
+        assert found[name].error == "stopped after 0.3 s, the limit of a run"
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    found = in_processes(sweep_jobs.square, sweep_jobs.jobs(3), 2, limit=3600)
+    assert sorted(o.rows[0]["loss"] for o in found) == [0.0, 1.0, 4.0]
+
+
 def test_no_jobs_need_no_processes():
     assert list(in_processes(sweep_jobs.square, [], 2)) == []

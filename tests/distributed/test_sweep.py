@@ -189,6 +189,13 @@ def test_every_quantity(quantity):
         assert [row["layer"] for row in rows][-3:] == ["dense1", "relu1", "dense2"]
 
 
+def test_a_limit_for_tasks_of_a_cluster_is_refused(tmp_path):
+    with pytest.raises(InputError, match="run_limit and dask"):
+        run_sweep(tmp_path / "none.toml", tmp_path, dask="tcp://127.0.0.1:1", run_limit=5)
+    with pytest.raises(InputError, match="run_limit = -1"):
+        run_sweep(tmp_path / "none.toml", tmp_path, run_limit=-1)
+
+
 def test_two_places_to_run_are_refused(tmp_path):
     with pytest.raises(InputError, match="choose one"):
         run_sweep(tmp_path / "none.toml", tmp_path, workers=1, dask="tcp://127.0.0.1:1")

@@ -26,6 +26,9 @@ def sweep(
     workers: Annotated[Whole | None, Parameter(help="Number of local processes; default: one per processor.")] = None,
     dask: Annotated[str | None, Parameter(help="Address of a Dask scheduler, such as tcp://host:8786.")] = None,
     retry_failed: Annotated[bool, Parameter(negative=(), help="Run failed runs again.")] = False,
+    run_limit: Annotated[
+        float | None, Parameter(help="Seconds after which a run on a local process has failed; default: none.")
+    ] = None,
     format: Format = "table",
 ) -> None:
     """Run a grid of architectures, initializers, data and seeds; an interrupted sweep can be continued.
@@ -38,7 +41,8 @@ def sweep(
 
     signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
     try:
-        result = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
+        options: dict[str, Any] = {"retry_failed": retry_failed, "run_limit": run_limit, "progress": True}
+        result = run_sweep(file, out, workers=workers, dask=dask, **options)
     except KeyboardInterrupt as interrupt:
         message = f"interrupted; finished runs are in {out}, start the same again, and it goes on"
         raise KeyboardInterrupt(message) from interrupt

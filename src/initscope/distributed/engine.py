@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from initscope.distributed.folder import Folder, opened
 from initscope.distributed.local import Outcome, in_processes
 from initscope.distributed.runs import rows_of
 from initscope.distributed.summary import write_summary
-from initscope.errors import InputError, check_count
+from initscope.errors import InputError, check_between, check_count
 from initscope.results import Result, counted
 
 __all__ = ["SweepResult", "collect", "run_sweep"]
@@ -56,6 +57,7 @@ def run_sweep(
     workers: int | None = None,
     dask: str | None = None,
     retry_failed: bool = False,
+    run_limit: float | None = None,
     progress: bool = False,
 ) -> SweepResult:
     """Run the grid that ``path`` declares into the folder ``out``; what is there already is not run again.
@@ -73,11 +75,19 @@ def run_sweep(
         must be outcome there under the same names.
     retry_failed : bool
         Run failed runs again too.
+    run_limit : float, optional
+        Seconds after which a run on a local process has failed, such as one of a model that never returns.
     progress : bool
         Whether to show progress and remaining time on stderr.
     """
     if workers is not None and dask is not None:
         raise InputError("workers and dask are both given; runs go to processes here or to a cluster, choose one")
+    if run_limit is not None:
+        check_between("run_limit", run_limit, 0, math.inf)
+        if dask is not None:
+            raise InputError(
+                "run_limit and dask are both given; tasks of a cluster cannot be ended; use processes here"
+            )
     count = check_count("workers", workers, most=4096) if workers is not None else _processors()
     sweep = read_sweep(path)
     with opened(out) as folder:
@@ -92,7 +102,7 @@ def run_sweep(
             for run, row in left.items()
         ]
         if dask is None:
-            outcomes = in_processes(rows_of, jobs, count)
+            outcomes = in_processes(rows_of, jobs, count, limit=run_limit)
         else:
             from initscope.distributed.cluster import on_cluster
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
@@ -41,8 +42,14 @@ def outcome_of(function: Callable[[Any], Any], job: Job) -> Outcome:
         return Outcome(name, [], f"{type(error).__name__}: {error}")
 
 
-def in_processes(function: Callable[[Any], Any], jobs: Iterable[Job], count: int) -> Generator[Outcome, None, None]:
-    """Outcomes of the jobs as they come, by ``count`` processes; closing the iterator ends them at once."""
+def in_processes(
+    function: Callable[[Any], Any], jobs: Iterable[Job], count: int, *, limit: float | None = None
+) -> Generator[Outcome, None, None]:
+    """Outcomes of the jobs as they come, by ``count`` processes; closing the iterator ends them at once.
+
+    A job that runs for more than ``limit`` seconds, the start of its process included, has failed: its process is
+    ended. A forward pass that never returns can be ended in no other way.
+    """
     waiting, deaths = deque(jobs), Counter[str]()
     start = _starter(function)
     crew = [start() for _ in range(min(count, len(waiting)))]
@@ -51,9 +58,16 @@ def in_processes(function: Callable[[Any], Any], jobs: Iterable[Job], count: int
             for worker in crew:
                 while waiting and len(worker.held) < _AHEAD:
                     worker.give(waiting.popleft())
-            ready = wait([worker.connection for worker in crew if worker.held])
+            left = None if limit is None else min(worker.left(limit) for worker in crew if worker.held)
+            ready = wait([worker.connection for worker in crew if worker.held], left)
             for number, worker in enumerate(crew):
                 if worker.connection not in ready:
+                    if limit is not None and worker.held and worker.left(limit) <= 0:
+                        late, *others = worker.held
+                        waiting.extendleft(others)
+                        worker.end()
+                        crew[number] = start()
+                        yield Outcome(late[0], [], f"stopped after {limit:g} s, the limit of a run")
                     continue
                 outcome = worker.outcome()
                 if outcome is not None:
@@ -81,8 +95,15 @@ class _Worker:
         self.process.start()
         theirs.close()
         self.held: deque[Job] = deque()
+        self._begun = 0.0
+
+    def left(self, limit: float) -> float:
+        """Seconds that the job which runs still has."""
+        return max(0.0, self._begun + limit - time.monotonic())
 
     def give(self, job: Job) -> None:
+        if not self.held:
+            self._begun = time.monotonic()
         self.held.append(job)
         with suppress(OSError):  # it is dead: its jobs are taken from it when it is asked for the outcome
             self.connection.send(job)
@@ -94,6 +115,7 @@ class _Worker:
         except (EOFError, OSError):
             return None
         self.held.popleft()
+        self._begun = time.monotonic()
         return outcome
 
     def end(self) -> str:
