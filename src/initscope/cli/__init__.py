@@ -50,6 +50,10 @@ COMMANDS = {
         "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
         "what differs from the first.",
     ),
+    "data": (
+        "data:data",
+        "Show what enters a network: range, scale, missing values, duplicates, classes, intrinsic dimension.",
+    ),
     "open": (
         "saved:open_result",
         "Show a saved result again, as a table or a page, without running anything.",
