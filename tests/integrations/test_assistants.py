@@ -33,8 +33,7 @@ def test_the_tools_are_listed_with_their_hints():
             return (await client.list_tools()).tools
 
     tools = {tool.name: tool for tool in anyio.run(run)}
-    assert {"inspect_model", "data_overview", "plan", "theorem"} <= set(tools)
-    assert ("compare_models" in tools) == hasattr(initscope, "compare")
+    assert set(tools) == {"inspect_model", "compare_models", "data_overview", "plan", "theorem"}
     assert tools["theorem"].annotations.read_only_hint
     assert not tools["inspect_model"].annotations.read_only_hint  # it runs the code of the model
     assert "model" in tools["inspect_model"].input_schema["required"]
@@ -56,6 +55,13 @@ def test_data_plan_and_theorem(call):
     answer = json.loads(call("plan", planner="width", arguments={"eps": 0.1, "delta": 0.05, "depth": 3})[1])
     assert answer == initscope.results.plain(initscope.plan.width(eps=0.1, delta=0.05, depth=3))
     assert "theorem 3" in json.loads(call("theorem", query="cnn 3")[1])["statement"]["title"]
+
+
+def test_compare(call):
+    models = {"one": "dense4-relu-dense10", "two": "dense4-tanh-dense10"}
+    failed, text = call("compare_models", models=models, data="digits:limit=60", pairs=8)
+    assert not failed, text
+    assert [row["model"] for row in json.loads(text)["models"]] == ["one", "two"]
 
 
 def test_bad_input_is_a_message(call):

@@ -46,6 +46,11 @@ COMMANDS = {
         "data:data",
         "Show what enters a network: range, scale, missing values, duplicates, classes, intrinsic dimension.",
     ),
+    "compare": (
+        "compare:compare",
+        "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
+        "what differs from the first.",
+    ),
     "open": (
         "saved:open_result",
         "Show a saved result again, as a table or a page, without running anything.",

@@ -14,7 +14,9 @@ from typing import Any
 
 import initscope
 from initscope._utils.libraries import library
+from initscope.data.sources import load, seeded
 from initscope.errors import InputError, MissingDependencyError, did_you_mean
+from initscope.models import load_model
 from initscope.results import plain
 from initscope.theory.statements import find_statements
 
@@ -35,16 +37,21 @@ def inspect_model(
 
     The answer is Markdown: the conclusion, findings with their fixes, what was not checked, and a table of layers.
     """
-    inputs, built = _built(model, data, weights, target_column, seed)
+    inputs = load(seeded(data, seed), target_column=target_column or None)
+    built = load_model(model, weights=weights or None, input_shape=inputs.shape, seed=seed)
     pairs = max(1, min(pairs, len(inputs) // 2))
     return str(initscope.inspect(built, inputs, pairs=pairs, seed=seed).to_markdown())
 
 
-def compare_models(models: dict[str, str], data: str = "photos", seed: int = 0) -> str:
-    """Compare several models (a label and a MODEL each) on the same data: findings and curves side by side."""
-    built = {label: _built(model, data, "", "", seed)[1] for label, model in models.items()}
-    compare: Callable[..., Any] = initscope.compare  # type: ignore[attr-defined, unused-ignore]
-    return str(compare(built, initscope.data.load(data), seed=seed).to_markdown())
+def compare_models(models: dict[str, str], data: str = "photos", pairs: int = 64, seed: int = 0) -> str:
+    """Compare several models (a label and a MODEL each) on the same data: findings and what differs, as JSON."""
+    if not models:
+        raise InputError("no models are named; give a label and a MODEL for each")
+    inputs = load(seeded(data, seed))
+    built = {label: load_model(model, input_shape=inputs.shape, seed=seed) for label, model in models.items()}
+    pairs = max(1, min(pairs, len(inputs) // 2))
+    both = initscope.compare(built, inputs, pairs=pairs, seed=seed, alternatives=False)
+    return json.dumps(plain({"models": both.table(), "findings": both.findings(), "changes": both.changes}))
 
 
 def data_overview(data: str, target_column: str = "", limit: int = 0) -> str:
@@ -85,15 +92,11 @@ def mcp_server() -> Any:
     """
     server = library("mcp.server", of="mcp").MCPServer("initscope", instructions=_INSTRUCTIONS)
     annotations = library("mcp.types", of="mcp").ToolAnnotations
-    for tool in (inspect_model, data_overview, plan, theorem, *([compare_models] if _compares() else [])):
+    for tool in (inspect_model, compare_models, data_overview, plan, theorem):
         runs_code = tool in (inspect_model, compare_models)
         hints = annotations(read_only_hint=not runs_code, destructive_hint=False, open_world_hint=runs_code)
         server.add_tool(_quiet(tool), name=tool.__name__, description=tool.__doc__, annotations=hints)
     return server
-
-
-def _compares() -> bool:
-    return hasattr(initscope, "compare")
 
 
 def _quiet(tool: Callable[..., str]) -> Callable[..., str]:
@@ -112,12 +115,3 @@ def _quiet(tool: Callable[..., str]) -> Callable[..., str]:
             raise failed(str(error)) from error
 
     return run
-
-
-def _built(model: str, data: str, weights: str, target_column: str, seed: int) -> tuple[Any, Any]:
-    """Return the data and the model for it."""
-    from initscope.data.sources import seeded
-
-    inputs = initscope.data.load(seeded(data, seed), target_column=target_column or None)
-    built = initscope.models.load_model(model, weights=weights or None, input_shape=inputs.shape, seed=seed)
-    return inputs, built
