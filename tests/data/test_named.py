@@ -37,6 +37,15 @@ def test_digits_are_those_of_scikit_learn():
     assert len(load("digits", limit=5)) == 5
 
 
+@pytest.mark.parametrize("name", ["photos", "digits"])
+def test_files_of_scikit_learn_may_lie_elsewhere(name, monkeypatch):
+    """Its own functions then read them, to the same bits."""
+    data = load(name)
+    monkeypatch.setattr("initscope.data.bundled._file_of_sklearn", lambda file: None)
+    assert np.array_equal(load(name).images, data.images)
+    assert np.array_equal(load(name).labels, data.labels)
+
+
 def test_gaussian_pairs_share_a_label_and_the_correlation():
     data = load("gaussian", rho=0.9, shape=(2, 50, 50), limit=100, seed=1)
     assert data.images.shape == (100, 2, 50, 50)
