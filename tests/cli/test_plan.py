@@ -143,4 +143,14 @@ def test_filters_of_other_layers(run):
 )
 def test_the_title_says_what_was_asked(run, line, asked):
     """Answers for one pair and for a thousand looked alike."""
-    assert run(f"plan {line}")[1].splitlines()[0].endswith(f", delta = 0.05, {asked}")
+    assert run(f"plan {line}")[1].splitlines()[1].endswith(f", delta = 0.05, {asked}")
+
+
+def test_the_conclusion_comes_first_and_explains_numbers_far_apart(capsys):
+    main(["plan", "filters", "--data", "photos:crop=8", "--pairs", "2", "--eps", "0.3"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Answer (sharp): filters = ")
+    assert "times as large, because the theorem holds for all images" in " ".join(lines[:6])
+    assert lines[-1].startswith("Next: initscope plan check filters")
+    main(["plan", "width", "--eps", "0.1", "--delta", "0.05"])
+    assert "because" not in capsys.readouterr().out.splitlines()[0]  # within a factor of 100

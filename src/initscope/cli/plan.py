@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 from initscope import plan
 from initscope.cli._help import OUTPUT, WORK, examples
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, ask_of, emit, say
+from initscope.cli._output import Format, ask_of, emit, print_sentence, say
 from initscope.cli._sources import DataSource, load_pairs
 from initscope.results import Result
 
@@ -117,10 +117,13 @@ def _show(result: Result, format: Format) -> None:
         emit(result, format, title="plan expansivity: outputs with which ReLU layers are injective", words=_OUTPUTS)
         return
     answer = {"answer": result.best, "value": result.answers[result.best], "unit": result.unit}
+    if format == "table":
+        print_sentence(result.conclusion)
     emit(result, format, title=result.title, best=answer)
     if format == "table":
         for assumption in result.assumptions:
             say(f"assumes: {assumption}")
+        print_sentence(f"Next: initscope plan check {result.planner}, with the same options, simulates this answer.")
 
 
 def _options(planner: Callable[..., Any], leave: tuple[str, ...]) -> list[inspect.Parameter]:

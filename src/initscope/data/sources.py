@@ -64,7 +64,8 @@ def load(
     columns
         Names of the columns of a table that are inputs. Default: all others that hold numbers or categories.
     tokenizer
-        For a text column, see `initscope.data.tokens.token_rows`. Default: bytes.
+        For a text column: a tokenizer of transformers or tokenizers, its folder or cached name, or a function from a
+        text to indices. Default: bytes.
     **options
         Options of a named set, such as ``crop=32``; ``split="test"`` for named sets with a test split and for a
         ``DatasetDict``.

@@ -24,6 +24,8 @@ __all__ = ["FIXED", "WIDEST", "Plan", "check_delta", "check_width", "count_failu
 FIXED = "inputs fixed before the weights are drawn"
 WIDEST = 10**9
 """Larger widths are refused: the exact distributions sum over about 40 √width numbers of active units."""
+_FAR = 100
+"""Ratio of two answers from which `Plan.conclusion` explains it."""
 _LEAST_EPS = 1e-30
 _LEAST_DELTA = 1e-290
 """Smaller probabilities underflow in a union bound over layers and samples."""
@@ -38,6 +40,8 @@ class Plan(Result):
     unit: ClassVar[str] = ""
     statements: ClassVar[dict[str, str]] = {}
     best: ClassVar[str] = "exact"
+    why_more: ClassVar[str] = "it is proven by inequalities that hold in the worst case"
+    """Why the answers of theorems can be far above the best one."""
 
     eps: float
     delta: float
@@ -58,6 +62,16 @@ class Plan(Result):
         """Return the question in one line."""
         aims = "".join(f", {name} {value}" for name, value in self.aim.items())
         return f"plan {self.planner}: eps = {self.eps:g}, delta = {self.delta:g}{aims}"
+
+    @property
+    def conclusion(self) -> str:
+        """Return the number to use, and why another answer is far above it, if one is."""
+        best = self.answers[self.best]
+        name, most = max(self.answers.items(), key=lambda answer: answer[1] or 0)
+        text = f"Answer ({self.best}): {self.unit} = {best:,}."
+        if most and best and most > _FAR * best:
+            text += f" The answer {name!r} is {most / best:.2g} times as large, because {self.why_more}."
+        return text
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per answer: its name, the number, the settings and the statement it follows from."""

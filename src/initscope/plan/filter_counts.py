@@ -33,6 +33,10 @@ class FiltersPlan(Plan):
         "no_union": "corollary 1 without the union over pixels",
         "sharp": "a pilot sample of filters: resampled, or the delta method for many filters",
     }
+    why_more = (
+        "the theorem holds for all images: it takes the largest possible deviation of each filter, with the constant "
+        "of a concentration inequality, and adds the probabilities of all pixels; 'sharp' is estimated for these pairs"
+    )
     quantity: ClassVar[str] = "cosine"
 
     kernel_size: int
