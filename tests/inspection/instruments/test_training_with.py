@@ -292,3 +292,23 @@ def test_candidates_may_bring_other_inputs_of_the_same_samples():
     )
     assert set(compared.helps) == {"scaled"}
     assert compared.samples == 64
+
+
+def test_an_optimizer_of_a_factory_that_leaves_out_parameters_is_seen():
+    model = mlp()
+    trial = run_trial(model, *digits(), F.cross_entropy, lambda m: torch.optim.Adam(m[4].parameters()), controls=False)
+    assert set(trial.left_out) == {name for name, _ in model.named_parameters()} - {"4.weight", "4.bias"}
+
+
+@pytest.mark.parametrize(
+    "optimizer", [partial(torch.optim.AdamW, weight_decay=100.0, lr=1e-2), partial(torch.optim.SGD, momentum=1.2)]
+)
+def test_adam_without_options_learns_where_the_options_keep_a_model_from_it(optimizer):
+    trial = run_trial(mlp(), *digits(), F.cross_entropy, optimizer, 1e-2, controls=False)
+    assert trial.outcome in ("flat", "diverges")
+    assert trial.learn is None or trial.learn < 0.5
+    assert trial.plain >= 0.5
+
+
+def test_without_options_is_not_tried_where_the_optimizer_learns():
+    assert run_trial(mlp(), *digits(), F.cross_entropy, ADAM, controls=False).plain is None

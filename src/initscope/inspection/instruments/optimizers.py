@@ -83,11 +83,10 @@ class OptimizerSpec:
         return model_copy, loss_copy, optimizer
 
     def left_out(self, model: nn.Module) -> tuple[str, ...]:
-        """Names of trainable parameters that an optimizer that was given as an instance does not hold."""
-        if not isinstance(self._optimizer, Optimizer):
-            return ()
-        held = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
-        return tuple(name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held)
+        """Names of trainable parameters that the optimizer does not hold."""
+        version, _, optimizer = self.copies(model, None)
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        return tuple(name for name, p in version.named_parameters() if p.requires_grad and id(p) not in held)
 
     def _made(self, model: nn.Module) -> Optimizer:
         make: Callable[..., Any] = self._optimizer
