@@ -66,6 +66,9 @@ class Outcome:
 
 def run(part: EvaluationSet, *, limit: float = 300, samples: int = 64, seed: int = 0) -> Iterator[Outcome]:
     """Inspect every program of a set and yield the outcomes in order; ``limit`` is in seconds of processor time."""
+    import initscope
+
+    assert callable(initscope.inspect)  # loaded once, here, and not in every process
     for name, case in part.cases.items():
         yield _in_process(part.name, name, "faulty", limit, samples, seed)
         if case.fixed is not None:

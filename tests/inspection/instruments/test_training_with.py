@@ -294,6 +294,22 @@ def test_candidates_may_bring_other_inputs_of_the_same_samples():
     assert compared.samples == 64
 
 
+def test_a_rate_without_an_optimizer_is_that_of_adam_and_judged():
+    trial = run_trial(mlp(), *digits(), F.cross_entropy, None, 1e-7, controls=False)
+    assert (trial.optimizer, trial.rate, trial.assumed) == ("Adam", 1e-7, False)
+    assert trial.suggested_rate > 1e-5
+
+
+def test_an_optimizer_is_named_by_a_function(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("import torch\ndef small(p):\n    return torch.optim.SGD(p, lr=0.25)\n", encoding="utf-8")
+    model, _, optimizer = OptimizerSpec(f"{path}:small", None).copies(mlp(), None)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
+    with pytest.raises(InputError, match=r"unknown.*module:function"):
+        optimizer_named("adma")
+
+
 def test_an_optimizer_of_a_factory_that_leaves_out_parameters_is_seen():
     model = mlp()
     trial = run_trial(model, *digits(), F.cross_entropy, lambda m: torch.optim.Adam(m[4].parameters()), controls=False)

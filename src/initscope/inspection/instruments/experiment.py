@@ -330,7 +330,7 @@ class _Experiment:
         """Best share with Adam without options, where the optimizer that was given learns at no rate."""
         limited = self.outcome not in ("reaches", "not examined")
         assert self.cost is not None
-        if self.spec.assumed or limited or trial.outcome == "learns" or (trial.learn or 0.0) >= LEARNS:
+        if self.spec.default or limited or trial.outcome == "learns" or (trial.learn or 0.0) >= LEARNS:
             return None
         setup, steps = replace(self.setup, optimizer=OptimizerSpec(None, None)), self.cost.more_passes
         shares: list[float] = []

@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from initscope.errors import InputError, did_you_mean
+from initscope.models.loading import load_factory
 
 __all__ = ["DEFAULT_RATE", "OptimizerSpec", "adapts", "for_versions", "optimizer_named", "optimizer_names", "rate_of"]
 
@@ -26,12 +27,15 @@ def optimizer_names() -> dict[str, type[Optimizer]]:
     return {kind.__name__.lower(): kind for kind in classes}
 
 
-def optimizer_named(name: str) -> type[Optimizer]:
-    """The class of an optimizer by its name, such as ``adam`` or ``sgd``."""
+def optimizer_named(name: str) -> Any:
+    """The class of that name, such as ``adam``; ``module:function`` and ``file.py:function`` name factories."""
     known = optimizer_names()
     key = name.lower().replace("-", "").replace("_", "")
+    if key not in known and ":" in name:
+        return load_factory(name)
     if key not in known:
-        raise InputError(f"optimizer = {name!r} is unknown{did_you_mean(key, known)}; use one of {', '.join(known)}")
+        options = f"use one of {', '.join(known)}, or module:function"
+        raise InputError(f"optimizer = {name!r} is unknown{did_you_mean(key, known)}; {options}")
     return known[key]
 
 
@@ -49,7 +53,8 @@ class OptimizerSpec:
     """
 
     def __init__(self, optimizer: Any, lr: float | None) -> None:
-        self.assumed = optimizer is None
+        self.default = optimizer is None
+        self.assumed = self.default and lr is None
         if lr is not None and not (isinstance(lr, (int, float)) and 0 <= lr < float("inf")):
             raise InputError(
                 f"lr = {lr!r} must be a number that is at least 0 and finite; common rates are 1e-4 to 1e-1"

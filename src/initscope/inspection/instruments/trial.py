@@ -43,7 +43,7 @@ class Trial(Result):
     still_falling, flattened : bool
         Whether the curve still fell when the budget ended, and whether it had become flat above what is possible.
     optimizer, rate, assumed : str, float or None, bool
-        What was trained with; ``assumed``: no optimizer was given.
+        What was trained with; ``assumed``: no optimizer and no rate were given.
     rates, losses_by_rate : tuple of float
         Learning rates that were tried, in increasing order, and the loss after ``rate_steps`` steps, infinite where it
         diverges. Empty where the given rate learns at once: no other is tried then.
