@@ -16,7 +16,7 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unuse
 
 from initscope import __version__
 from initscope.cli._help import WORK, command_group, examples
-from initscope.cli._output import ask_of
+from initscope.cli._output import ask_of, command_line
 from initscope.cli._progress import metered
 from initscope.cli._streams import CANNOT_WRITE, discard_output, output_problem, prepare_streams, write_problem
 from initscope.errors import InputError, MissingDependencyError
@@ -41,6 +41,15 @@ COMMANDS = {
     "inspect": (
         "inspection:inspect",
         "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
+    ),
+    "compare": (
+        "compare:compare",
+        "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
+        "what differs from the first.",
+    ),
+    "open": (
+        "saved:open_result",
+        "Show a saved result again, as a table or a page, without running anything.",
     ),
     "predict": (
         "predict_measure:predict",
@@ -139,6 +148,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     ask_of()
+    command_line(tokens)
     prepare_streams()
     if problem := output_problem():
         _leave_output(f"{problem}; nothing was computed")

@@ -18,7 +18,7 @@ from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
 from initscope.graph.borrowing import borrowed, runnable
-from initscope.initializers import AnyLaw, Initializer, as_law, believability
+from initscope.initializers import AnyInitializer, Initializer, as_initializer, believability
 from initscope.inspection._checks import Check, Thresholds, reinitialized, selected
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.evidence import Evidence
@@ -28,6 +28,7 @@ from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
 from initscope.inspection.judging import run_checks
 from initscope.inspection.parameter_audit import audit
+from initscope.inspection.provenance import provenance_of
 from initscope.inspection.report import NOT_ASKED, Report
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
@@ -58,7 +59,7 @@ def inspect(
     pairs: int = 256,
     draws: int = 0,
     seed: int = 0,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     gradients: bool = True,
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
@@ -129,7 +130,7 @@ def inspect(
     >>> "vanishing" in {finding.name for finding in report.findings}
     True
     """
-    model, law, wanted_checks = runnable(model), as_law(initializer), selected(select, ignore)
+    model, law, wanted_checks = runnable(model), as_initializer(initializer), selected(select, ignore)
     if loss is not None and not callable(loss):
         wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
         raise InputError(f"loss = {loss!r} must be {wanted}")
@@ -199,7 +200,7 @@ def _report(
     notes = _unbelievable(model) if initializer is None else {}
     return Report(
         seen, expected, redrawn, findings, table, limits, layers, notes, title, reason, audit(model), facts,
-        checked.not_checked, checked.ran, fixes,
+        checked.not_checked, checked.ran, fixes, provenance_of(model, seen, seed),
     )  # fmt: skip
 
 
@@ -255,7 +256,7 @@ def _unbelievable(model: nn.Module) -> dict[str, str]:
     # weights that a parametrisation computes may be NaN where its parameters are not: a verdict tells
     layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
-    return {name: f"weights: {found.verdict}" for name, found in judged.items() if not found.believable}
+    return {name: f"weights: {found.summary}" for name, found in judged.items() if not found.believable}
 
 
 def _has_classes(data: ImageSet) -> bool:
