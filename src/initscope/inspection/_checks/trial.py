@@ -166,7 +166,7 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS410", "optimizer-options", "error", reads=("trial", "rate"), follows=("IS409", "IS2", "IS6"),
+    "IS410", "optimizer-options", "error", reads=("trial", "rate"), follows=("IS409", *_CAUSES),
     message="With {optimizer} as given the model learns {percent:.0f} % of the possible fall of the loss at every "
     "rate, with Adam without options {plain:.0f} %.",
     why="an option such as weight decay, momentum or eps keeps the weights where they are, or throws them away",
