@@ -15,7 +15,7 @@ from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import command_line, emit, say, terminal_width, user_code
-from initscope.cli._sources import InspectSource, build_model, load_data
+from initscope.cli._sources import InspectSource, build_model, data_spec, load_data
 from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
 from initscope.errors import InputError
@@ -94,6 +94,7 @@ def inspect(
     output: InspectOutput | None = None,
 ) -> None:
     """Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried."""
+    data_spec(source or InspectSource())  # before anything loads torch: a wrong name is refused at once
     import initscope
     from initscope._utils.disk import check_space
     from initscope.inspection._checks import failing, selected

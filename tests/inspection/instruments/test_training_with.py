@@ -328,3 +328,21 @@ def test_adam_without_options_learns_where_the_options_keep_a_model_from_it(opti
 
 def test_without_options_is_not_tried_where_the_optimizer_learns():
     assert run_trial(mlp(), *digits(), F.cross_entropy, ADAM, controls=False).plain is None
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_steps_of_small_models_have_the_bits_of_torchs_own(kind):
+    """They are taken with lists of tensors, which is faster; a model above the bound takes them tensor by tensor."""
+    model = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3))
+    x = torch.randn(N, 5, generator=torch.Generator().manual_seed(2))
+    copied, _, optimizer = OptimizerSpec(kind, 0.01).copies(model, None)
+    assert optimizer.param_groups[0]["foreach"] is True
+    expected = kind(model.parameters(), lr=0.01, foreach=False)
+    for _ in range(30):
+        for network, steps in ((model, expected), (copied, optimizer)):
+            steps.zero_grad()
+            network(x).square().sum().backward()
+            steps.step()
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), copied.parameters(), strict=True))
+    large = OptimizerSpec(kind, 0.01).copies(nn.Linear(1, 1 << 20), None)[2]
+    assert large.param_groups[0]["foreach"] is None
