@@ -26,7 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="names that contain one of these words, separated by commas")
     parser.add_argument("--list", action="store_true", help="print a line for each program too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write rates (and outcomes, if not frozen) to FILE")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one program (default: %(default)s)")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="processor seconds of one program (default: %(default)s)"
+    )
     parser.add_argument("--samples", type=int, default=64, help="samples of data (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)

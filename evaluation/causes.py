@@ -5,16 +5,16 @@ from __future__ import annotations
 ACCEPTED: dict[str, tuple[str, ...]] = {
     # head and loss
     "output activation": ("IS201", "IS203", "IS207", "IS208", "IS209", "IS210", "IS811"),
-    "loss": ("IS201", "IS202", "IS203", "IS204", "IS207", "IS209", "IS210", "IS811"),
+    "loss": ("IS201", "IS202", "IS203", "IS204", "IS207", "IS209", "IS210", "IS211", "IS811"),
     # data
-    "input scale": ("IS601", "IS602", "IS106", "IS110", "IS206"),
+    "input scale": ("IS601", "IS602", "IS608", "IS106", "IS110", "IS206"),
     "target scale": ("IS606", "IS201", "IS206"),
-    "labels": ("IS605", "IS607"),
+    "labels": ("IS211", "IS605", "IS607"),
     "samples": ("IS301", "IS604"),
     "ignored input": ("IS307", "IS320", "IS402", "IS305", "IS603", "IS604"),
     # training
     "learning rate": ("IS403", "IS404", "IS408"),
-    "optimizer": ("IS403", "IS404", "IS407", "IS408"),
+    "optimizer": ("IS403", "IS404", "IS407", "IS408", "IS409", "IS410"),
     # initialization, activations, architecture
     "initialization": (
         *("IS103", "IS105", "IS106", "IS107", "IS108", "IS109", "IS110", "IS111", "IS113", "IS206", "IS318"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
+import resource
+import signal
 import time
 import traceback
 import warnings
@@ -13,6 +16,9 @@ from typing import Any
 
 from evaluation.causes import accepted
 from evaluation.programs import EvaluationSet, Program, load
+
+_BUSY = 20.0
+"""Wall-clock time over processor time that is waited for, at most."""
 
 VERSIONS = ("faulty", "fixed", "healthy")
 
@@ -59,7 +65,10 @@ class Outcome:
 
 
 def run(part: EvaluationSet, *, limit: float = 300, samples: int = 64, seed: int = 0) -> Iterator[Outcome]:
-    """Inspect every program of a set and yield the outcomes in order; ``limit`` is in seconds of wall-clock time."""
+    """Inspect every program of a set and yield the outcomes in order; ``limit`` is in seconds of processor time."""
+    import initscope
+
+    assert callable(initscope.inspect)  # loaded once, here, and not in every process
     for name, case in part.cases.items():
         yield _in_process(part.name, name, "faulty", limit, samples, seed)
         if case.fixed is not None:
@@ -108,17 +117,19 @@ def _in_process(set_name: str, name: str, version: str, limit: float, samples: i
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, set_name, name, version, samples, seed))
+    process = context.Process(target=_send, args=(sender, set_name, name, version, limit, samples, seed))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork where torch has idle threads
         process.start()
     sender.close()
     result: dict[str, Any] = {}
     try:
-        if receiver.poll(limit):
+        if receiver.poll(_BUSY * limit):
             result = receiver.recv()
     except EOFError:
-        result = {"failure": "the process ended without a report"}
+        process.join()
+        over = process.exitcode == -signal.SIGXCPU
+        result = {} if over else {"failure": "the process ended without a report"}
     finally:
         if process.is_alive():
             process.join(5 if result else 0)
@@ -131,9 +142,10 @@ def _in_process(set_name: str, name: str, version: str, limit: float, samples: i
     return Outcome(name, version, **(default | result))
 
 
-def _send(sender: Connection, set_name: str, name: str, version: str, samples: int, seed: int) -> None:
+def _send(sender: Connection, set_name: str, name: str, version: str, limit: float, samples: int, seed: int) -> None:
     import torch
 
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 5))
     torch.set_num_threads(1)
     begin = time.process_time()
     try:

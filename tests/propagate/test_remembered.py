@@ -32,6 +32,15 @@ def test_functions_that_a_program_replaces_are_used(monkeypatch):
     assert opened_attention().__globals__["scaled_dot_product_attention"] is replacement
 
 
+def test_functions_of_two_slopes_have_their_closed_form():
+    """An integral for each pair of positions takes minutes."""
+    doubled, squared = known(lambda x: torch.relu(x + x)), known(lambda x: torch.relu(x).square())
+    assert (doubled.method, doubled(-1.0), doubled(3.0)) == ("closed form", 0.0, 6.0)
+    assert squared.name == "squared_relu"
+    for bent in (lambda x: F.softshrink(x, 0.01), lambda x: F.hardshrink(x, 0.01), torch.tanh):
+        assert known(bent).method == "quadrature"
+
+
 def test_a_forward_that_a_class_gets_later_has_no_rule():
     """The rule of `nn.Linear` was used for it if the class had been asked for before."""
 

@@ -35,9 +35,10 @@ class TrainingOptions:
         str | None,
         Parameter(help="cross-entropy, mse, bce, …, or module:function of (output, targets)."),
     ] = None
-    optimizer: Annotated[str | None, Parameter(help="A name such as adam, adamw, sgd or rmsprop. Default: adam.")] = (
-        None
-    )
+    optimizer: Annotated[
+        str | None,
+        Parameter(help="adam, adamw, sgd, …, or module:function of the parameters. Default: adam."),
+    ] = None
     lr: Annotated[float | None, Parameter(help="Learning rate. Default: that of the optimizer.")] = None
     trial: Annotated[
         bool | Literal["long"] | None,

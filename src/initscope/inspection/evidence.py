@@ -234,6 +234,12 @@ class Evidence:
         size = float(median_over_pairs(self.seen.rms_ratio[[self.entering_weights]][:, self.varied])[0])
         return size if np.isfinite(size) else 1.0
 
+    @property
+    def entering_angle(self) -> float:
+        """Median angle in degrees of what the first weights read; 0 where it is not known."""
+        angle = float(median_angle(self.seen.angle)[self.entering_weights])
+        return angle if np.isfinite(angle) else 0.0
+
     @cached_property
     def _from_input(self) -> Floats:
         sizes = np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)

@@ -115,7 +115,7 @@ def inspect(
     targets : array, or tuple or dict of arrays, optional
         Classes or values of the samples; with them all members of a tuple are inputs, optional ones included.
         Default: what the data holds beside the inputs. Labels of an `initscope.data` set count as those of the outputs
-        if there are as many outputs as classes.
+        if there are as many outputs as classes, or with ``loss``.
     select, ignore : str or list of str, optional
         Codes, prefixes such as ``"IS2"`` or names of the checks to run, or to leave out.
     progress : callable, optional
@@ -146,8 +146,8 @@ def inspect(
     if isinstance(data, ImageSet):
         check_set(data)
         targets = data.targets if targets is None else targets
-    if targets is None and loss is None and isinstance(data, ImageSet) and _has_classes(data):
-        targets, classes = data.labels, len(data.class_names)
+    if targets is None and isinstance(data, ImageSet) and _has_classes(data):
+        targets, classes = data.labels, len(data.class_names) if loss is None else 0
     with borrowed(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)

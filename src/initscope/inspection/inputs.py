@@ -38,6 +38,8 @@ class InputFacts:
     """Which column of a table is the largest, and its root mean square over the median of all; 1 if there are few."""
     sizes: tuple[float, ...] = ()
     """Root mean square of every real-valued input."""
+    variation: float = 1.0
+    """Root mean square of the largest input around the mean of each column over the samples, over ``size``."""
     relation: float | None = None
     """How much targets have to do with inputs, see `target_relation`; None: unknown."""
 
@@ -57,7 +59,8 @@ def input_facts(seen: Observation) -> InputFacts:
     cautions = tuple(_cautions(seen, largest, whole))
     values = torch.cat([seen.x, seen.y]) if isinstance(seen.x, Tensor) else None
     relation = target_relation(values, all_targets(seen))
-    return InputFacts(size, channels, constant, cautions, *_largest_column(largest), sizes, relation)
+    column, share = _largest_column(largest)
+    return InputFacts(size, channels, constant, cautions, column, share, sizes, _variation(largest, size), relation)
 
 
 def all_targets(seen: Observation) -> Any:
@@ -118,6 +121,13 @@ def _largest_column(values: Tensor | None) -> tuple[int, float]:
     sizes = values.double().square().mean(dim=0).sqrt()
     median = float(sizes.median())
     return int(sizes.argmax()), float(sizes.max()) / median if median > 0 else 1.0
+
+
+def _variation(values: Tensor | None, size: float) -> float:
+    """Root mean square around the mean of each column over the samples, relative to ``size``."""
+    if values is None or not size > 0:
+        return 1.0
+    return float((values.double() - values.double().mean(dim=0)).square().mean().sqrt()) / size
 
 
 def _samples(seen: Observation) -> list[Tensor]:

@@ -316,6 +316,8 @@ class Report(Result):
             "layers": self.layers,
             "checks": self.checks,
             "findings": plain(self.findings),
+            "errors": [finding.code for finding in self.errors],
+            "warnings": [finding.code for finding in self.warnings],
             "not_checked": plain(self.not_checked),
             "fix": plain(self.fix),
             "fixes": plain(self.fixes),

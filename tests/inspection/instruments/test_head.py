@@ -366,3 +366,20 @@ def test_maps_that_are_cut_off_in_part_reach_a_low_loss():
     assert several.elsewhere is None or several.elsewhere < 0.01 * several.constant
     assert one.outcome == "floor"
     assert one.elsewhere < 0.01 * one.constant
+
+
+def test_a_saturated_softmax_reaches_a_low_loss_from_smaller_outputs():
+    """Outputs of 0 and 1 have no gradient through a logarithm that is cut off, which is no floor."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(FEATURES, CLASSES), nn.Softmax(1))
+    nn.init.normal_(model[0].weight, std=8.0)
+
+    def loss(probabilities, labels):
+        return F.nll_loss(probabilities.clamp(1e-7, 1.0).log(), labels)
+
+    head = examine_head(model, X, LABELS, loss)
+    assert head.outcome == "reaches"
+    assert head.flat > 0.5
+    assert head.start > head.constant == pytest.approx(ENTROPY, rel=0.02)
+    assert head.free <= 0.02
+    assert head.reached <= 0.02

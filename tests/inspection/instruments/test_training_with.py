@@ -294,6 +294,42 @@ def test_candidates_may_bring_other_inputs_of_the_same_samples():
     assert compared.samples == 64
 
 
+def test_a_rate_without_an_optimizer_is_that_of_adam_and_judged():
+    trial = run_trial(mlp(), *digits(), F.cross_entropy, None, 1e-7, controls=False)
+    assert (trial.optimizer, trial.rate, trial.assumed) == ("Adam", 1e-7, False)
+    assert trial.suggested_rate > 1e-5
+
+
+def test_an_optimizer_is_named_by_a_function(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("import torch\ndef small(p):\n    return torch.optim.SGD(p, lr=0.25)\n", encoding="utf-8")
+    model, _, optimizer = OptimizerSpec(f"{path}:small", None).copies(mlp(), None)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
+    with pytest.raises(InputError, match=r"unknown.*module:function"):
+        optimizer_named("adma")
+
+
+def test_an_optimizer_of_a_factory_that_leaves_out_parameters_is_seen():
+    model = mlp()
+    trial = run_trial(model, *digits(), F.cross_entropy, lambda m: torch.optim.Adam(m[4].parameters()), controls=False)
+    assert set(trial.left_out) == {name for name, _ in model.named_parameters()} - {"4.weight", "4.bias"}
+
+
+@pytest.mark.parametrize(
+    "optimizer", [partial(torch.optim.AdamW, weight_decay=100.0, lr=1e-2), partial(torch.optim.SGD, momentum=1.2)]
+)
+def test_adam_without_options_learns_where_the_options_keep_a_model_from_it(optimizer):
+    trial = run_trial(mlp(), *digits(), F.cross_entropy, optimizer, 1e-2, controls=False)
+    assert trial.outcome in ("flat", "diverges")
+    assert trial.learn is None or trial.learn < 0.5
+    assert trial.plain >= 0.5
+
+
+def test_without_options_is_not_tried_where_the_optimizer_learns():
+    assert run_trial(mlp(), *digits(), F.cross_entropy, ADAM, controls=False).plain is None
+
+
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
 def test_steps_of_small_models_have_the_bits_of_torchs_own(kind):
     """They are taken with lists of tensors, which is faster; a model above the bound takes them tensor by tensor."""

@@ -200,3 +200,13 @@ def test_bad_input_is_refused():
         A.truncation(1.0, 0.0)
     with pytest.raises(InputError, match="E σ"):
         _ = A.polynomial(0.0).gain
+
+
+@pytest.mark.parametrize(("below", "above"), [(0.0, 2.0), (-3.0, 0.5), (1.5, 1.5), (-1.0, 0.0)])
+def test_two_slopes_are_two_relus(below, above):
+    """σ(x) = above·relu(x) - below·relu(-x), so that the dual is a sum of four duals of ReLU."""
+    kxx, kyy, kxy = 1.7, 0.4, np.linspace(-0.8, 0.8, 9)
+    same, opposite = A.relu.dual(kxx, kyy, kxy), A.relu.dual(kxx, kyy, -kxy)
+    expected = (above**2 + below**2) * same - 2 * above * below * opposite
+    assert A.two_slopes(below, above).dual(kxx, kyy, kxy) == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert A.two_slopes(below, above)(np.array([-2.0, 3.0])).tolist() == [-2 * below, 3 * above]

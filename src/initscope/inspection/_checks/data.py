@@ -13,6 +13,8 @@ _AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
 """Share of the real targets' fall from which on permuted ones are as easy, and the least samples to say so."""
 _RELATED = 2.0
 """Standard deviations of permutation tests by which targets have to do with inputs more than by chance."""
+_WIDE = 5.0
+"""Degrees between samples at the first weights from which on an offset of the inputs is made up for."""
 _STANDARDIZE = "data = (data - data.mean()) / data.std()"
 _BY_COLUMN = "data = (data - data.mean(0)) / (data.std(0) + 1e-6)"
 
@@ -99,6 +101,23 @@ def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
     ignored = evidence.step.given and not evidence.facts.reading.reads_targets
     equal = known and not ignored and bool((targets == targets.flatten()[0]).all())
     return Hit(evidence.signal.output, level=level) if equal else None  # type: ignore[arg-type]
+
+
+@check(
+    "IS608", "input-offset", "warning", threshold=0.02, unit="RMS of inputs around their mean over their RMS",
+    reads=("data",), learning="info", stuck="error", on_constant_data=False, follows=("IS601", "IS602"),
+    fix=_STANDARDIZE,
+    message="The inputs vary by {percent:.2g} % of their root mean square: a constant makes up nearly all of them.",
+    why="what differs between samples is lost next to what is common to all; often data are normalized twice",
+    advice="subtract the mean of the data, and divide by their standard deviation",
+    references=("LeCun et al. 1998, section 4.3",),
+)  # fmt: skip
+def _input_offset(evidence: Evidence, threshold: float) -> Hit | None:
+    """Inputs vary by less than 2 % of their root mean square, and no norm follows."""
+    variation, entering = evidence.data.variation, evidence.entering_angle
+    if variation >= threshold or entering > _WIDE:
+        return None
+    return Hit(evidence.start, variation, facts={"percent": 100 * variation})
 
 
 @check(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import LEARNS, Evidence
 
+_TRAINING = ("IS403", "IS404", "IS409", "IS410")
 _CAUSES = ("IS1", "IS2", "IS3", "IS6", "IS8", "IS5")
 _NOTHING = 0.1
 """Share of the possible fall of the loss below which a model learns no more than a constant prediction."""
 _FAR, _VERY_FAR = 10.0, 100.0
-"""Factors between two rates that make the slower one an error: if it does not learn in many steps; if it does."""
+"""Factors between two rates that make the slower one an error: if it learns nothing in many steps, or while the faster
+one learns; if it learns late."""
 _READOUT = 0.3
 """Share by which a linear readout has to be better."""
 _LEAK = 0.2
@@ -17,7 +19,7 @@ _LEAK = 0.2
 
 
 @check(
-    "IS401", "does-not-learn", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES, "IS406"),
+    "IS401", "does-not-learn", "error", reads=("trial",), follows=(*_TRAINING, *_CAUSES, "IS406"),
     message="The model stops learning at {percent:.0f} % of the possible fall of the loss: {start:.3g} → {end:.3g} on "
     "one batch, at the best learning rate.",
     why="a model that cannot fit one small batch will not fit the data",
@@ -31,7 +33,7 @@ def _does_not_learn(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS402", "inputs-unused", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES, "IS406"),
+    "IS402", "inputs-unused", "error", reads=("trial",), follows=(*_TRAINING, *_CAUSES, "IS406"),
     message="The model learns no more than the best constant prediction: loss {start:.3g} → {end:.3g}, a constant has "
     "{constant:.3g}.",
     why="its output does not use the inputs, or no gradient gets through",
@@ -52,7 +54,7 @@ def _stuck(evidence: Evidence, share: float) -> Hit:
 
 
 @check(
-    "IS403", "learning-rate-high", "error", reads=("trial", "rate"), follows=("IS2", "IS601", "IS606"),
+    "IS403", "learning-rate-high", "error", reads=("trial", "rate"), follows=("IS410", "IS2", "IS6"),
     message="The learning rate {rate:.2g} is too high: {suggested:.2g} learns, and is {factor:.3g} times smaller.",
     why="steps that are too large jump over the minimum, or kill units in the first step",
     advice="use a learning rate of about {suggested:.2g}", fix="lr = {suggested:.2g}",
@@ -64,7 +66,7 @@ def _rate_high(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS404", "learning-rate-low", "error", reads=("trial", "rate"), follows=("IS2", "IS601", "IS606"),
+    "IS404", "learning-rate-low", "error", reads=("trial", "rate"), follows=("IS410", "IS2", "IS6"),
     message="The learning rate {rate:.2g} is too low: {suggested:.2g} learns, and is {factor:.3g} times larger.",
     why="the weights hardly move in a reasonable number of steps",
     advice="use a learning rate of about {suggested:.2g}", fix="lr = {suggested:.2g}",
@@ -82,8 +84,9 @@ def _rate(evidence: Evidence, higher: bool) -> Hit | None:
         return None
     factor = suggested / rate if higher else rate / suggested
     long = trial.cost is not None and len(trial.losses) > trial.cost.more_passes
-    enough = factor >= (_VERY_FAR if trial.slow else _FAR) and (trial.learn or 0.0) >= LEARNS
+    enough = factor >= (_VERY_FAR if trial.slow and not trial.late else _FAR) and (trial.learn or 0.0) >= LEARNS
     slow = trial.outcome in ("still falling", "learns") and not (long and enough)
+    slow = slow or (higher and factor < 0.99 * _FAR)  # a plateau at a rate that is nearly right is left by chance
     facts = {"rate": rate, "suggested": suggested, "factor": factor}
     return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts)
 
@@ -103,7 +106,7 @@ def _still_falling(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS406", "below-readout", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES),
+    "IS406", "below-readout", "error", reads=("trial",), follows=(*_TRAINING, *_CAUSES),
     message="The model learns {percent:.0f} % of the possible fall of the loss, a linear function of its inputs "
     "{readout:.0f} %.",
     why="layers that are frozen, saturated or badly initialized destroy what the inputs hold",
@@ -133,7 +136,7 @@ def _unmoved(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS408", "diverges", "error", reads=("trial",), follows=("IS403", "IS202", *_CAUSES),
+    "IS408", "diverges", "error", reads=("trial",), follows=("IS403", "IS410", "IS202", *_CAUSES),
     message="The loss grows from {start:.3g} to {end:.3g} within {steps} steps on one batch.",
     why="training ends in NaN or at useless weights",
     advice="use a lower learning rate, normalized inputs or gradient clipping",
@@ -160,6 +163,23 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
         return None
     facts = {"more": f" and {count - 1} more parameters" if count > 1 else ""}
     return Hit(evidence.row_of(names[0].rpartition(".")[0]), float(count), names[0], facts=facts)
+
+
+@check(
+    "IS410", "optimizer-options", "error", reads=("trial", "rate"), follows=("IS409", *_CAUSES),
+    message="With {optimizer} as given the model learns {percent:.0f} % of the possible fall of the loss at every "
+    "rate, with Adam without options {plain:.0f} %.",
+    why="an option such as weight decay, momentum or eps keeps the weights where they are, or throws them away",
+    advice="use torch.optim.Adam(model.parameters(), lr=1e-3), and add other options one at a time",
+)  # fmt: skip
+def _optimizer_options(evidence: Evidence, _: float) -> Hit | None:
+    """The given optimizer learns at no rate, and Adam without options does."""
+    trial, share = evidence.trial, max(0.0, evidence.trial.learn or 0.0)
+    if trial.plain is None or trial.plain < max(LEARNS, share + _READOUT):
+        return None
+    facts = {"optimizer": trial.optimizer, "percent": 100 * share, "plain": 100 * trial.plain}
+    ended = trial.outcome in ("flat", "diverges")
+    return Hit(evidence.signal.output, share, level=None if ended else "warning", facts=facts)
 
 
 @check(

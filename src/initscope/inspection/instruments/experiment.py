@@ -50,6 +50,8 @@ _FEWEST_FOR_CONTROLS = 16
 _UNKNOWN = "it is not known which arguments of the model are targets"
 _PERMUTATIONS = 3
 """Permutations of the targets over which a control is averaged, where passes are fast."""
+_PLAIN_FACTORS = (1.0, 10.0)
+"""Rates of Adam without options, over its usual one."""
 _CHECK_EVERY = 10
 """Steps between two looks at whether a curve still falls."""
 
@@ -149,9 +151,9 @@ class _Experiment:
         frozen = tuple(name for name, parameter in self.model.named_parameters() if not parameter.requires_grad)
         trial = Trial("failed", cost=self.cost, samples=self.samples, assumed=self.spec.assumed, frozen=frozen)
         trial = replace(trial, optimizer=self.first.optimizer, rate=self.first.rate)
-        trial = replace(trial, left_out=self.spec.left_out(self.model))
         if self.cost is None:
             return self._closed(replace(trial, losses=tuple(self.first.losses), reason=self.first.failed))
+        trial = replace(trial, left_out=self.spec.left_out(self.model))
         if self.cost.passes < min(self.budget.fewest_passes, self.budget.passes):
             took = f"one pass of {self.samples} samples takes {self.cost.pass_seconds:.2g} s"
             reason = f"{took}: the budget of {self.budget.seconds:g} s allows {self.cost.passes}; allow more"
@@ -169,6 +171,7 @@ class _Experiment:
             trial, run = self._with_rates(trial, run)
             if trial.outcome == "flat" and (run.cut or "no time" in self.not_done.get("rates", "")):
                 trial = replace(trial, outcome="undecided", flattened=False)
+            trial = replace(trial, plain=self._plain(trial))
         if trial.outcome == "learns" and controls:
             trial = self._controlled(trial, run)
         return self._closed(trial)
@@ -322,6 +325,24 @@ class _Experiment:
         else:
             self.not_done["edge"] = f"no time left for {_CURVATURE_PASSES} passes"
         return self._with_patience(trial, run, rate)
+
+    def _plain(self, trial: Trial) -> float | None:
+        """Best share with Adam without options, where the optimizer that was given learns at no rate."""
+        limited = self.outcome not in ("reaches", "not examined")
+        assert self.cost is not None
+        if self.spec.default or limited or trial.outcome == "learns" or (trial.learn or 0.0) >= LEARNS:
+            return None
+        setup, steps = replace(self.setup, optimizer=OptimizerSpec(None, None)), self.cost.more_passes
+        shares: list[float] = []
+        for factor in _PLAIN_FACTORS:
+            if self._left() < steps or max(shares, default=0.0) >= LEARNS:
+                break
+            run = self._trained(setup, steps, stop=self._until_clear, factor=factor)
+            share = None if run.failed or run.cut else self._share(run.losses)
+            shares += [] if share is None else [share]
+        if not shares:
+            self.not_done["plain"] = f"no time left for {steps} passes"
+        return max(shares, default=None)
 
     def _with_best(self, trial: Trial, scan: RateScan) -> Trial:
         """The share at the best rate."""

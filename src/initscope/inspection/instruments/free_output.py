@@ -14,7 +14,7 @@ from initscope.inspection.instruments.minimum import minimise
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors, with_tensors
 from initscope.inspection.instruments.scores import class_axis, output_kind
 
-__all__ = ["FreeOutput"]
+__all__ = ["FreeOutput", "small"]
 
 _STEPS = 200
 _INSIDE = 1e-4
@@ -48,12 +48,22 @@ class FreeOutput:
         """The output with other tensors in the place of those that the loss reads."""
         return with_tensors(self._output, list(zip(self.tensors, tensors, strict=True)))
 
-    def least(self, enough: float = 0.0) -> float | None:
-        """Least loss over all values of the output; None where the model computes its own loss."""
+    def least(self, enough: float = 0.0, constant: float | None = None) -> float | None:
+        """Least loss over all values of the output; None where the model computes its own loss.
+
+        Where that is above the loss of a ``constant`` prediction, the output begins where the loss is flat: then it
+        begins again at the mean over the samples.
+        """
         if self._is_own_loss():
             return None
         leaves = [tensor.detach().clone() for tensor in self.tensors]
-        return self._minimum(leaves, self.rebuilt, self._domains(leaves, self.rebuilt), enough)
+        found = self._minimum(leaves, self.rebuilt, self._domains(leaves, self.rebuilt), enough)
+        if constant is None or not found > constant:
+            return found
+        means = [small(tensor.detach().mean(dim=0, keepdim=True)) for tensor in self.tensors]
+        leaves = [mean.expand_as(tensor).clone() for mean, tensor in zip(means, self.tensors)]
+        domains = [_normalised(tensor) or domain for tensor, domain in zip(leaves, self._domains(leaves, self.rebuilt))]
+        return min(constant, self._minimum(leaves, self.rebuilt, domains, enough))
 
     def constant(self) -> float | None:
         """Least loss over outputs that are the same for all samples and, where positions are classified, for these.
@@ -69,7 +79,7 @@ class FreeOutput:
         def rebuilt(values: list[Tensor]) -> Any:
             return self.rebuilt([value.expand(tensor.shape) for value, tensor in zip(values, self.tensors)])
 
-        means = [_small(tensor.detach().mean(dim=shared, keepdim=True)) for tensor, shared in zip(self.tensors, axes)]
+        means = [small(tensor.detach().mean(dim=shared, keepdim=True)) for tensor, shared in zip(self.tensors, axes)]
         domains = [_normalised(tensor) or domain for tensor, domain in zip(self.tensors, self._domains(means, rebuilt))]
         return self._minimum(means, rebuilt, domains)
 
@@ -145,7 +155,7 @@ class FreeOutput:
         return domains
 
 
-def _small(values: Tensor) -> Tensor:
+def small(values: Tensor) -> Tensor:
     """Values scaled down to a root mean square of 1: at large ones a loss may have no gradient."""
     return values / values.double().square().mean().sqrt().clamp_min(1.0).to(values)
 

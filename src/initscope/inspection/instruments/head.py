@@ -13,7 +13,7 @@ from initscope._utils.randomness import torch_generator
 from initscope.graph import Batch
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
-from initscope.inspection.instruments.free_output import FreeOutput
+from initscope.inspection.instruments.free_output import FreeOutput, small
 from initscope.inspection.instruments.minimum import UNBOUNDED, minimise
 from initscope.inspection.instruments.outputs import Loss, loss_value, own_loss
 from initscope.inspection.instruments.tape import Tail, Tape
@@ -172,7 +172,8 @@ class _Examination:
             return replace(head, outcome="constant", reached=free.start, reason="the loss does not read the outputs")
         tail = self.tape.tail(free.tensors)
         if tail is None or not tail.freed:
-            head = replace(head, free=free.least(), constant=free.constant())
+            constant = free.constant()
+            head = replace(head, free=free.least(0.0, constant), constant=constant)
             return replace(head, reason="no trainable layer that is seen by torch leads to the output")
         values = _Values(tail, self.loss, self.batch.targets, free)
         head = replace(head, layers=len(tail.freed), random=values.random, flat=values.flat())
@@ -181,7 +182,7 @@ class _Examination:
         if constant is None or constant < UNBOUNDED:
             constant = values.constant(self.samples)
         enough = _ENOUGH * max(0.0, free.start if constant is None else constant)
-        head = replace(head, constant=constant, free=free.least(enough), paired=free.paired(enough))
+        head = replace(head, constant=constant, free=free.least(enough, constant), paired=free.paired(enough))
         start, reached, outputs = values.minimise(enough)
         if spread is not None:
             ends = [float(end) for output in outputs for end in (output.min(), output.max())]
@@ -190,6 +191,11 @@ class _Examination:
         head = _judged(replace(head, start=start, reached=reached), depends)
         if head.outcome != "floor" or head.flat < _FLAT or head.broadcast:
             return head
+        saturated = values.from_smaller(enough)
+        if saturated < reached:
+            head = _judged(replace(head, reached=saturated), depends)
+        if head.outcome != "floor":
+            return replace(head, reason="from smaller outputs of the last weights: those it has get no gradient")
         return _judged(replace(head, elsewhere=values.from_elsewhere(enough)), depends)
 
 
@@ -257,6 +263,11 @@ class _Values:
         """Least loss from values of about 1 and of about -1."""
         starts = [[sign * (value.abs() + 1) for values in self._given for value in values] for sign in (1, -1)]
         return min(self._minimised(leaves, lambda leaf: leaf, enough)[1] for leaves in starts)
+
+    def from_smaller(self, enough: float) -> float:
+        """Least loss from the values scaled down to about 1."""
+        leaves = [small(value) for values in self._given for value in values]
+        return self._minimised(leaves, lambda leaf: leaf, enough)[1]
 
     def constant(self, samples: int) -> float | None:
         """Least loss of values that are the same for all samples."""

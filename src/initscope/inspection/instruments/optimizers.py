@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from initscope.errors import InputError, did_you_mean
+from initscope.models.loading import load_factory
 
 __all__ = ["DEFAULT_RATE", "OptimizerSpec", "adapts", "for_versions", "optimizer_named", "optimizer_names", "rate_of"]
 
@@ -30,12 +31,15 @@ def optimizer_names() -> dict[str, type[Optimizer]]:
     return {kind.__name__.lower(): kind for kind in classes}
 
 
-def optimizer_named(name: str) -> type[Optimizer]:
-    """The class of an optimizer by its name, such as ``adam`` or ``sgd``."""
+def optimizer_named(name: str) -> Any:
+    """The class of that name, such as ``adam``; ``module:function`` and ``file.py:function`` name factories."""
     known = optimizer_names()
     key = name.lower().replace("-", "").replace("_", "")
+    if key not in known and ":" in name:
+        return load_factory(name)
     if key not in known:
-        raise InputError(f"optimizer = {name!r} is unknown{did_you_mean(key, known)}; use one of {', '.join(known)}")
+        options = f"use one of {', '.join(known)}, or module:function"
+        raise InputError(f"optimizer = {name!r} is unknown{did_you_mean(key, known)}; {options}")
     return known[key]
 
 
@@ -53,7 +57,8 @@ class OptimizerSpec:
     """
 
     def __init__(self, optimizer: Any, lr: float | None) -> None:
-        self.assumed = optimizer is None
+        self.default = optimizer is None
+        self.assumed = self.default and lr is None
         if lr is not None and not (isinstance(lr, (int, float)) and 0 <= lr < float("inf")):
             raise InputError(
                 f"lr = {lr!r} must be a number that is at least 0 and finite; common rates are 1e-4 to 1e-1"
@@ -87,11 +92,10 @@ class OptimizerSpec:
         return model_copy, loss_copy, optimizer
 
     def left_out(self, model: nn.Module) -> tuple[str, ...]:
-        """Names of trainable parameters that an optimizer that was given as an instance does not hold."""
-        if not isinstance(self._optimizer, Optimizer):
-            return ()
-        held = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
-        return tuple(name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held)
+        """Names of trainable parameters that the optimizer does not hold."""
+        version, _, optimizer = self.copies(model, None)
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        return tuple(name for name, p in version.named_parameters() if p.requires_grad and id(p) not in held)
 
     def _made(self, model: nn.Module) -> Optimizer:
         make: Callable[..., Any] = self._optimizer

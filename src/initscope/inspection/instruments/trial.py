@@ -38,10 +38,12 @@ class Trial(Result):
         Share at the rate that was given.
     learn : float or None
         Share at the best rate that was tried.
+    plain : float or None
+        Share with Adam without options, over all parameters, where no rate of the given optimizer learns.
     still_falling, flattened : bool
         Whether the curve still fell when the budget ended, and whether it had become flat above what is possible.
     optimizer, rate, assumed : str, float or None, bool
-        What was trained with; ``assumed``: no optimizer was given.
+        What was trained with; ``assumed``: no optimizer and no rate were given.
     rates, losses_by_rate : tuple of float
         Learning rates that were tried, in increasing order, and the loss after ``rate_steps`` steps, infinite where it
         diverges. Empty where the given rate learns at once: no other is tried then.
@@ -80,6 +82,7 @@ class Trial(Result):
     lowest_loss: float | None = None
     use: float | None = None
     learn: float | None = None
+    plain: float | None = None
     still_falling: bool = False
     flattened: bool = False
     optimizer: str = ""
@@ -110,6 +113,12 @@ class Trial(Result):
     def slow(self) -> bool:
         """Whether the model learns only after more steps than were planned."""
         return self.outcome == "learns" and self.cost is not None and len(self.losses) > self.cost.more_passes
+
+    @property
+    def late(self) -> bool:
+        """Whether the given rate is no better than a constant prediction after the steps of the other rates."""
+        level = self.losses[0] if self.constant_loss is None else self.constant_loss
+        return 0 < self.rate_steps <= len(self.losses) and self.losses[self.rate_steps - 1] >= level
 
     @property
     def prompt(self) -> bool:

@@ -20,12 +20,12 @@ from initscope.propagate.distributions import WRITTEN_OUT, ZeroMeanUnits
 from initscope.propagate.origins.elementwise import Multiplied
 from initscope.propagate.totals import NotCovered
 from initscope.propagate.values.moment_maps import MomentMaps
-from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu
+from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu, squared_relu, two_slopes
 
 __all__ = ["combined", "gated", "independent", "known"]
 
 Function = Callable[[Any], Any]
-_KNOWN = (gelu, gelu_tanh, silu)
+_KNOWN = (gelu, gelu_tanh, silu, squared_relu)
 _REMEMBERED_GATES: OrderedDict[bytes, Activation] = OrderedDict()
 _REMEMBERED = 64
 
@@ -90,10 +90,20 @@ def known(function: Function) -> Activation:
     key = values.numpy().tobytes()
     if key not in _REMEMBERED_GATES or not _same_kinks(_REMEMBERED_GATES[key], function):
         same = (other for other in _KNOWN if bool(torch.allclose(other(points), values, rtol=1e-9, atol=1e-9)))
-        _REMEMBERED_GATES[key] = next(same, None) or _as_activation(function)
+        two_lines = _two_lines(function, points, values)
+        _REMEMBERED_GATES[key] = next(same, None) or two_lines or _as_activation(function)
         while len(_REMEMBERED_GATES) > _REMEMBERED:
             _REMEMBERED_GATES.popitem(last=False)
     return _REMEMBERED_GATES[key]
+
+
+def _two_lines(function: Function, points: Tensor, values: Tensor) -> Activation | None:
+    """The activation that is linear on both sides of 0, if that is what a function is, next to 0 too."""
+    below, above = float(values[0] / points[0]), float(values[-1] / points[-1])
+    near = torch.logspace(-8, 0, 33, dtype=torch.float64)
+    points = torch.cat([points, near, -near])
+    lines = torch.where(points > 0, above * points, below * points)
+    return two_slopes(below, above) if bool(torch.allclose(lines, function(points), rtol=1e-12, atol=0.0)) else None
 
 
 def _same_kinks(earlier: Activation, function: Function) -> bool:

@@ -45,6 +45,7 @@ from initscope.theory.activations._catalogue import (
     tanhshrink,
     threshold,
     truncation,
+    two_slopes,
 )
 
 __all__ = [
@@ -88,4 +89,5 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "truncation",
+    "two_slopes",
 ]

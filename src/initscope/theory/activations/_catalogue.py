@@ -38,15 +38,16 @@ def leaky_relu(slope: float = 0.01) -> Activation:
     slope = float(slope)
     if not math.isfinite(slope):
         raise InputError(f"slope = {slope} must be finite; PyTorch's default is 0.01")
-    return _closed.TwoSlopes(
-        f"leaky_relu({slope:g})",
-        homogeneous=True,
-        method="closed form",
-        kinks=(0.0,),
-        a=(1 + slope) / 2,
-        b=(1 - slope) / 2,
-        at_zero=slope,
-    )
+    return replace(two_slopes(slope, 1.0), name=f"leaky_relu({slope:g})")
+
+
+def two_slopes(below: float, above: float) -> Activation:
+    """below·x for x < 0, above·x for x > 0."""
+    below, above = below + 0.0, above + 0.0  # no -0
+    a, b = (above + below) / 2, (above - below) / 2
+    kinks = (0.0,) if b else ()
+    name = f"two_slopes({below:g},{above:g})"
+    return _closed.TwoSlopes(name, homogeneous=True, method="closed form", kinks=kinks, a=a, b=b, at_zero=below)
 
 
 def random_leaky_relu(lower: float = 1 / 8, upper: float = 1 / 3) -> Activation:
