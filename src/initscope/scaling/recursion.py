@@ -329,7 +329,7 @@ def _exponent(stream: list[float]) -> float:
 
 def _notes(model: Transformer, rows: Sequence[BlockRow]) -> tuple[str, ...]:
     """Return notes on overflow, rounding, indistinguishable tokens and low-entropy attention."""
-    stream = [row for row in rows if row.kind in ("embedding", "attention", "feed-forward")]
+    stream = [row for row in rows if row.kind not in ("cross", "logits")]
     notes = []
     peak = max(row.rms for row in stream) * math.sqrt(2 * math.log(max(2, model.width)))
     if peak > _LARGEST["float16"]:

@@ -57,9 +57,9 @@ def infer_loss(output: Any, targets: Any, *, kind: OutputKind | None = None) -> 
 
 def _of_classes(scores: Tensor, axis: int, kind: OutputKind) -> InferredLoss:
     classes = f"the targets are integers and there are {scores.shape[axis]} outputs, one for each class"
-    if kind == "log-softmax":
+    if kind == "log-probabilities":
         return InferredLoss(LOSSES["nll"], "nll", f"{classes}, that are logarithms of probabilities")
-    if kind == "softmax":
+    if kind == "probabilities":
         why = "that are probabilities; cross_entropy would apply a second softmax: pass loss= to be sure"
         return InferredLoss(_NLL_OF_PROBABILITIES, "nll of log(output)", f"{classes}, {why}")
     return InferredLoss(LOSSES["cross-entropy"], "cross-entropy", classes)
@@ -71,14 +71,14 @@ def _of_values(scores: Tensor, targets: Tensor, kind: OutputKind) -> InferredLos
     columns = scores.dim() > 1 and scores.shape[-1] > 1 and targets.shape == scores.shape and scores.dim() == 2
     if columns and bool((values >= 0).all()) and bool(((values.sum(dim=-1) - 1).abs() < ROUNDING).all()):
         shares = "each row of the targets sums to 1, as probabilities of classes do"
-        if kind == "log-softmax":
+        if kind == "log-probabilities":
             return InferredLoss(LOSSES["kl-div"], "kl-div", f"{shares}, and the outputs are logarithms of such")
-        if kind == "softmax":
+        if kind == "probabilities":
             return InferredLoss(LOSSES["mse"], "mse", f"{shares}, and so do the outputs: pass loss= to be sure")
         return InferredLoss(LOSSES["cross-entropy"], "cross-entropy", shares)
     if binary and scores.dim() <= 2:
         one = "the targets are 0 and 1, one for each output"
-        if kind in ("sigmoid", "softmax"):
+        if kind in ("unit interval", "probabilities"):
             return InferredLoss(LOSSES["bce"], "bce", f"{one}, and the outputs lie between 0 and 1")
         return InferredLoss(LOSSES["bce-with-logits"], "bce-with-logits", f"{one}, and the outputs are not bounded")
     if not targets.is_floating_point() and targets.shape != scores.shape and scores.shape[-1] != 1:
