@@ -237,7 +237,7 @@ def _loss(model: Transformer, square: Tensor, own_mean: Tensor) -> float:
     deviation, means = float(square[:half].mean().sqrt()), own_mean[:half].numpy()
     cosine = float(np.sqrt(np.mean(means**2) / model.width)) / deviation if deviation > 0 else 0.0
     spread = deviation * math.sqrt(1 - min(1.0, cosine) ** 2 / 2)
-    return float(np.mean(expected_log_sum_exp(model.vocabulary, deviation, own=means, own_deviation=spread)))
+    return float(np.mean(expected_log_sum_exp(model.vocabulary, deviation, own_mean=means, own_deviation=spread)))
 
 
 def _embedded(model: Transformer, indices: Tensor) -> _Stream:

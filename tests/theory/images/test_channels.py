@@ -126,7 +126,7 @@ def test_saturation():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: channel_statistics(x[:, :1]), "two channels; grey images"),
+        (lambda x: channel_statistics(x[:, :1]), "two channels; gray images"),
         (lambda x: channel_statistics(x[:1]), "at least two images"),
         (lambda x: channel_statistics(0 * x), "fewer than two images have all channels non-zero"),
         (lambda x: channel_statistics(np.where(x > 0.99, np.nan, x)), "image 0 holds NaN"),
