@@ -23,7 +23,7 @@ Ten bugs, before and after
 Each network below has one bug of one line. The page shows what `initscope.inspect` reports, what to change, and what it
 reports then. ``python docs/figures/make_bugs.py`` runs the code and writes this page. Targets are given everywhere, the
 loss where it is part of the bug. No trial is run: with one, a bug with which these small networks still learn the
-digits, such as a forgotten activation, is information and no warning (:doc:`verdicts`). The data are the bundled
+digits, such as a forgotten activation, is information and no warning (:doc:`accuracy_of_checks`). The data are the bundled
 digits. Every piece of code begins with
 """
 SETUP = """\
