@@ -23,6 +23,7 @@ from . import (
     theory as theory,
 )
 from .inspection import (
+    compare as compare,
     inspect as inspect,
 )
 from .measurement import (

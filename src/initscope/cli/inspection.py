@@ -6,7 +6,7 @@ import io
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -15,7 +15,7 @@ from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import command_line, emit, say, terminal_width, user_code
-from initscope.cli._sources import InspectSource, build_model, load_data
+from initscope.cli._sources import InspectSource, build_model, data_spec, load_data
 from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
 from initscope.errors import InputError
@@ -23,9 +23,10 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
+    from initscope.data import ImageSet
     from initscope.inspection import Report
 
-__all__ = ["ReportFormat", "inspect", "show_report"]
+__all__ = ["InspectOptions", "ReportFormat", "inspect", "inspect_arguments", "show_report"]
 
 ReportFormat = Annotated[
     Literal["table", "json", "csv", "md"],
@@ -93,6 +94,7 @@ def inspect(
     output: InspectOutput | None = None,
 ) -> None:
     """Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried."""
+    data_spec(source or InspectSource())  # before anything loads torch: a wrong name is refused at once
     import initscope
     from initscope._utils.disk import check_space
     from initscope.inspection._checks import failing, selected
@@ -103,28 +105,13 @@ def inspect(
     if output.apply is not None and not options.alternatives:
         raise InputError("--apply writes the best alternative, and --no-alternatives tries none; drop one")
     data = load_data(source)
-    if len(data) < 2:
-        raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    arguments = inspect_arguments(options, source, data)
     inputs, trained = (training or TrainingOptions()).apply(data)
     with user_code():
         built = build_model(model, source, tuple(inputs.shape[1:]) if inputs is not data else data.shape)
         if output.apply is not None:
             check_space(output.apply, sum(value.nbytes for value in built.state_dict().values()))
-        report = initscope.inspect(
-            built,
-            inputs,
-            **trained,
-            pairs=min(source.pairs, len(data) // 2),
-            draws=options.draws,
-            seed=source.seed,
-            initializer=None if options.initializer == "present" else options.initializer,
-            gradients=options.gradients,
-            mode=options.mode,
-            prediction=options.prediction,
-            alternatives=options.alternatives,
-            select=options.select or None,
-            ignore=options.ignore or None,
-        )
+        report = initscope.inspect(built, inputs, **trained, **arguments)
     report = replace(report, provenance=replace(report.provenance, model=model, command=command_line()))
     unwritten = "" if output.apply is None else _apply(report, built, output.apply, source.seed)
     if output.save is not None:
@@ -139,6 +126,24 @@ def inspect(
         say(f"initscope: {finding}")
     if failed and not interrupted():
         sys.exit(1)
+
+
+def inspect_arguments(options: InspectOptions, source: InspectSource, data: ImageSet) -> dict[str, Any]:
+    """Return the arguments of `initscope.inspect` that the options stand for."""
+    if len(data) < 2:
+        raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    return {
+        "pairs": min(source.pairs, len(data) // 2),
+        "draws": options.draws,
+        "seed": source.seed,
+        "initializer": None if options.initializer == "present" else options.initializer,
+        "gradients": options.gradients,
+        "mode": options.mode,
+        "prediction": options.prediction,
+        "alternatives": options.alternatives,
+        "select": options.select or None,
+        "ignore": options.ignore or None,
+    }
 
 
 def show_report(

@@ -79,7 +79,7 @@ def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], In
     """(item, targets) for each batch, before binding; ``arguments`` says what binding will make of columns."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
-        raise InputError(f"data = {data!r} is a name; load the data first: initscope.data.load_any({data!r})")
+        raise InputError(f"data = {data!r} is a name; load the data first: initscope.data.load({data!r})")
     if isinstance(data, list) and data and not isinstance(data[0], (Tensor, np.ndarray, list, tuple, Mapping)):
         raise InputError(f"a list of {type(data[0]).__name__} is not data; give a list of batches or an array")
     if isinstance(data, list) and data and isinstance(data[0], list):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from initscope.geometry import Floats, reference_norms
 from initscope.graph import Graph, Inputs, Node
 from initscope.propagate.bases import Origin
-from initscope.propagate.channels import Channels, positions_of
+from initscope.propagate.channels import MOST_POSITIONS, Channels, positions_of
 from initscope.propagate.context import Context
 from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Sides, Simulation
@@ -192,9 +192,14 @@ class _Backward:
         if not is_value(output):
             raise NotCovered("it is not known as one value per unit")
         state = output.whole_moments()
+        positions = positions_of(state)
+        if positions > 4 * MOST_POSITIONS:
+            raise NotCovered(f"gradients need the covariances between {positions} positions")
+        # NumPy's zeros take no time until they are read, and a step that is refused reads none of them.
+        start = torch.from_numpy(np.zeros((len(state.sizes), positions, positions)))
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
-        distribution = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
-        waiting = {state.order: (state, (sizes[:, None, None] * distribution).expand(2 * len(state.kxx), -1, -1, -1))}
+        start.diagonal(dim1=-2, dim2=-1)[:] = (sizes * (1.0 / (positions * state.channels)))[:, None]
+        waiting = {state.order: (state, start.expand(2 * len(state.kxx), -1, -1, -1))}
         while waiting:
             order = max(waiting)
             state, gradients = waiting.pop(order)
