@@ -71,7 +71,7 @@ class TrainingSettings(NamedTuple):
     lr: float | None = None
     trial: bool | Literal["long"] | None = None
     classes: int = 0
-    """How many classes the targets are of, where the data set says so: they belong to that many outputs only."""
+    """Number of classes, if the data set states it: targets are then used only for this number of outputs."""
 
 
 def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | None = None) -> Facts:

@@ -37,7 +37,7 @@ class Checked(NamedTuple):
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
-    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops.
+    """Return the findings, the worst and root causes first; with ``facts`` also those that need more than a run.
 
     Parameters
     ----------

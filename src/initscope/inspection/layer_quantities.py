@@ -33,7 +33,7 @@ _GROUPS = 32
 
 @dataclass(frozen=True)
 class LayerQuantities:
-    """Panels with the rows to mark, columns and sections of the table, rows of findings, what errors are over."""
+    """Panels of the figure, rows to mark, columns and sections of the table, rows with findings, what errors count."""
 
     panels: list[Panel]
     marked: list[frozenset[int]]

@@ -234,7 +234,7 @@ def _saturated(evidence: Evidence, threshold: float) -> Hit | None:
 @check(
     "IS111", "rank-loss", "error", threshold=1.5, unit="participation ratio of a layer's outputs", fix=_PRESERVE,
     message="From {at} on, samples differ in hardly more than one direction (effective rank {value:.2f}).",
-    why="what lies on a line cannot be separated into classes that do not",
+    why="points on a line can only be separated into intervals",
     advice="re-initialize with initscope.initializers.{keeping}, or use fewer layers: a network as deep as wide loses "
     "rank by chance",
     references=("Daneshmand et al. 2020, section 3",),
