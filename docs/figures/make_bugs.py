@@ -23,8 +23,8 @@ Ten bugs, before and after
 Each network below has one bug of one line. The page shows what `initscope.inspect` reports, what to change, and what it
 reports then. ``python docs/figures/make_bugs.py`` runs the code and writes this page. Targets are given everywhere, the
 loss where it is part of the bug. No trial is run: with one, a bug with which these small networks still learn the
-digits, such as a forgotten activation, is information and no warning (:doc:`verdicts`). The data are the bundled
-digits. Every piece of code begins with
+digits, such as a forgotten activation, is information and no warning (:doc:`accuracy_of_checks`). The data are the
+bundled digits. Every piece of code begins with
 """
 SETUP = """\
 import torch
@@ -74,8 +74,8 @@ BUGS = (
         """,
     ),
     (
-        "Forty layers under Glorot's law",
-        "A law that is right for tanh halves the squared size at every ReLU.",
+        "Forty layers with Glorot's initialization",
+        "Glorot's variance suits tanh; with ReLU it halves the mean square at every layer.",
         """\
         layers = [part for _ in range(40) for part in (nn.Linear(64, 64), nn.ReLU())]
         model = initscope.initializers.glorot_(nn.Sequential(*layers, nn.Linear(64, 10)))

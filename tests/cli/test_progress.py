@@ -50,12 +50,12 @@ def test_steps_are_counted_only_for_a_watcher(listen):
 def test_a_line_says_what_is_left_and_comes_ever_more_rarely(listen):
     stderr = listen()
     meter = Meter()
-    with watching(meter), stage("working"), stage("trying other starts", 4) as told:
+    with watching(meter), stage("working"), stage("trying alternative initializations", 4) as told:
         for second in range(1, 21):
             told.done = min(3, second // 4)
             meter._tick(meter._began + second)
     lines = stderr.getvalue().splitlines()
-    assert lines[0] == "trying other starts: 0 of 4"
+    assert lines[0] == "trying alternative initializations: 0 of 4"
     assert "left" in lines[-1]
     assert 3 <= len(lines) <= 6
     assert "\x1b" not in stderr.getvalue()
@@ -276,7 +276,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
     ) as process:
         try:
             for message in process.stderr:
-                if message.startswith("trying other starts"):
+                if message.startswith("trying alternative initializations"):
                     break
             process.send_signal(signal.SIGINT)
             output, messages = process.communicate(timeout=600)

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import initscope
+from initscope.graph import Inputs
 from initscope.initializers import He
 from initscope.inspection import Thresholds, judge, what_if
 from initscope.inspection.alternatives import start_score
@@ -58,7 +59,7 @@ def test_a_hundred_he_layers_are_cured_in_draw_after_draw(deep):
 def test_multiplications_of_tokens_are_counted():
     """Three tokens a sample, each times a matrix of 4 by 5; limits on what trials cost saw none of them."""
     model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 5))
-    assert multiplications(model, torch.tensor([[1, 2, 3], [4, 5, 6]])) == 3 * 4 * 5
+    assert multiplications(model, Inputs((torch.tensor([[1, 2, 3], [4, 5, 6]]),))) == 3 * 4 * 5
 
 
 def test_rounding_is_no_angle():
@@ -402,7 +403,7 @@ def test_multiplications_are_those_that_torch_counts(model, shape):
     x = torch.zeros(2, *shape)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(x)
-    assert multiplications(model, x) == counter.get_total_flops() / 2 / len(x) > 0
+    assert multiplications(model, Inputs((x,))) == counter.get_total_flops() / 2 / len(x) > 0
 
 
 def test_the_budget_decides_before_it_spends_and_says_what_it_left_out(monkeypatch):

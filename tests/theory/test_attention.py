@@ -149,14 +149,14 @@ def test_log_sum_exp_is_the_mean_of_draws(tokens, deviation, own, own_deviation)
     if own is not None:
         logits[:, 0] = generator.normal(own, own_deviation, SAMPLES)
     sums = np.logaddexp.reduce(logits, axis=1)
-    expected = attention.expected_log_sum_exp(tokens, deviation, own=own, own_deviation=own_deviation)
+    expected = attention.expected_log_sum_exp(tokens, deviation, own_mean=own, own_deviation=own_deviation)
     assert abs(sums.mean() - expected) < 4 * sums.std() / math.sqrt(SAMPLES)
 
 
 def test_log_sum_exp_of_fixed_logits():
     """s = 0: ln(V - 1 + e^o), for several means at once."""
     means = np.array([-3.0, 0.0, 2.5, 30.0])
-    found = attention.expected_log_sum_exp(100, 0.0, own=means)
+    found = attention.expected_log_sum_exp(100, 0.0, own_mean=means)
     assert np.allclose(found, np.log(99 + np.exp(means)), rtol=0, atol=2e-5)
 
 
@@ -166,7 +166,7 @@ def test_log_sum_exp_of_two_logits_by_quadrature():
     for deviation, own, spread in ((0.7, 0.0, 0.7), (1.0, 2.0, 0.5)):
         gap = own + math.hypot(deviation, spread) * nodes
         expected = own / 2 + (gauss * np.logaddexp(gap / 2, -gap / 2)).sum() / gauss.sum()
-        found = attention.expected_log_sum_exp(2, deviation, own=own, own_deviation=spread)
+        found = attention.expected_log_sum_exp(2, deviation, own_mean=own, own_deviation=spread)
         assert abs(found - expected) < 2e-5
 
 

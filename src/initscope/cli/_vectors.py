@@ -138,5 +138,7 @@ def _checked(path: str | os.PathLike[str], rows: Codes, hint: str) -> Codes:
     except InputError as error:
         raise InputError(f"{path}: holds no codes ({error}); {hint}") from error
     if rows.labels is not None and rows.labels.shape != rows.codes.shape[:1]:
-        raise InputError(f"{path}: holds no codes that fit: {rows.codes.shape}, but labels {rows.labels.shape}; {hint}")
+        raise InputError(
+            f"{path} holds codes of shape {rows.codes.shape} and labels of shape {rows.labels.shape}; {hint}"
+        )
     return rows

@@ -153,7 +153,7 @@ class Searcher:
             return own_recall(codes, vectors_at, k, candidates, sample, seed)
         Q = _vectors(Q)
         if not len(Q):
-            raise InputError("Q has no rows, so there is nothing to look for; give queries, or none for a sample")
+            raise InputError("Q has no rows; give at least one query, or leave Q out to use a sample of the data")
         return candidate_recall(Q, self.hasher.transform(Q), codes, vectors_at, k, candidates)
 
     def radius(self, Q: Any, radius: int) -> Matches:

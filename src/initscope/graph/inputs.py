@@ -104,7 +104,7 @@ class Inputs:
         return InputError(f"the model fails on inputs of shape {shapes}: {cause}")
 
     def refuse_misfits(self, model: nn.Module) -> None:
-        """Raise if a layer refuses what reaches it; whatever else ``model`` may raise is left aside."""
+        """Raise if a layer refuses its input; other exceptions of ``model`` are ignored."""
         try:
             with borrowed(model):
                 model(*self.args, **self.kwargs)

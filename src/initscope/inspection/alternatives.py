@@ -43,7 +43,9 @@ SCORE = (
     "that differ by less than two standard errors, or 5 %, are ties. Chosen on trained networks: docs, Checks"
 )
 _BEST_SIZE = -0.5  # log10 of the size of outputs over inputs at which the networks of the study trained best
-_WEIGHT = 0.3  # of log10 of the spread of gradients, of the angle and of what near samples gain, beside the size's
+_WEIGHT = (
+    0.3  # of log10 of the spread of gradients, of the angle and of what near samples gain, relative to the scale's
+)
 _NEAR = 0.01  # size of what is added to a sample to get one near it, over the sample's
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 _DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
@@ -76,7 +78,7 @@ class Alternative(Result):
     draws: int
     status: str
     code: str | None
-    """What to type; None where the architecture is to be changed by hand, or nothing is to be done."""
+    """The suggested fix; None where the architecture is to be changed by hand, or nothing is to be done."""
     advice: str = ""
     """What to do, where typing is not all."""
     law: Initializer | None = field(default=None, repr=False, compare=False)
@@ -205,7 +207,7 @@ def what_if(
     prediction: Prediction | None = None,
     progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> WhatIf:
-    """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
+    """Try alternative initializations of ``model`` on a few of the pairs; the model itself is left alone.
 
     Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
     width draws differ, so the best of those without a fault are drawn ``draws`` times. Models of more
@@ -244,16 +246,18 @@ def what_if(
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
     as_it_is = Variant("as it is", None, None, is_drawn=False)
     trials.begin(as_it_is)
-    each = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
+    variants = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
     with kept_if_interrupted():
-        for variant in steps(each, "trying other starts") if progress is None else progress(each):
+        for variant in (
+            steps(variants, "trying alternative initializations") if progress is None else progress(variants)
+        ):
             trials.begin(variant)
         if not trials.seen:
             raise InputError("no alternative could be run on this model; look at its rows for the reason")
         again = [(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]
         for variant, draw in steps(again, "drawing the best again") if progress is None else progress(again):
             trials.draw_again(variant, draw)
-    trials.note_rest(each)
+    trials.note_rest(variants)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
         key=lambda item: (item.failing / item.draws, -item.score),
@@ -298,7 +302,9 @@ class _Trials:
         self.skipped: dict[str, str] = {}
         self.rows: tuple[Row, ...] = ()  # of the model as it is
         self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
-        self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
+        self._refilled: nn.Module | None = (
+            None  # one copy for all initializers, which each overwrite what the others drew
+        )
         self._known: Graph | None = None  # of that copy, where no weight has a say in what its steps are
 
     def begin(self, variant: Variant) -> None:
@@ -377,7 +383,7 @@ class _Trials:
         return copied if self.mode is None else copied.train(self.mode == "train")
 
     def _traced(self, changed: nn.Module) -> Graph:
-        """The steps of a copy, once for all pairs that it is run on, and if they are symbolic for all laws."""
+        """The steps of a copy, once for all pairs that it is run on, and if they are symbolic for all initializers."""
         if self._known is None or self._known.model is not changed:
             few = moved(changed)(torch.cat([self.x[:2], self.y])[:2])
             traced = trace(changed, few, opened=True)
@@ -392,8 +398,8 @@ class _Trials:
 
     def _numbers(self, seen: Observation, changed: Graph) -> _Draw:
         facts = facts_of(changed.model, seen)
-        found = judge(seen, self.thresholds, facts)
-        faults = tuple(f.name for f in found if f.level != "info" and reinitialized(f))
+        findings = judge(seen, self.thresholds, facts)
+        faults = tuple(f.name for f in findings if f.level != "info" and reinitialized(f))
         if self.is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
             faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
         angle, size, spread = what_is_kept(seen)
@@ -415,7 +421,7 @@ class _Trials:
         return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
     def _prediction(self, variant: Variant, changed: Graph) -> tuple[float | None, str]:
-        """Angle kept in wide layers, where theory has the last step at little cost."""
+        """Angle ratio in wide layers, where theory has the last step at little cost."""
         resized = variant.change is not None and variant.law is None
         batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.model.modules())
         if resized or batched or not self.quick:

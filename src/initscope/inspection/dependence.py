@@ -19,7 +19,7 @@ from initscope.measurement.observation import Observation
 __all__ = ["Dependence", "dependence"]
 
 _SAMPLES = 7
-"""So many are run: few outputs have another axis of that length."""
+"""The number of samples that are run: few outputs have another axis of that length."""
 _CHANGED = 1e-3
 """Change over the largest value from which on it is none of rounding; of coarse formats 20 of their steps."""
 _SEED = 0
@@ -76,9 +76,9 @@ def dependence(model: nn.Module, seen: Observation) -> Dependence:
             constant = bool(probes.before) and all(bool((one == one[:1]).all()) for one in probes.before)
             orderless = _orderless(probes, seen)
             dropping, ignored = probes.dropping(), None if constant else probes.ignored()
-            found = Dependence(mixed, probes.apart, told, orderless, dropping, forwards, constant)
-            return found if ignored is None else replace(found, **_related(ignored, seen))
-    except Exception:  # whatever the model raises: other verdicts say what can be said
+            result = Dependence(mixed, probes.apart, told, orderless, dropping, forwards, constant)
+            return result if ignored is None else replace(result, **_related(ignored, seen))
+    except Exception:  # whatever the model raises: other checks report what is known
         return Dependence()
 
 
@@ -106,14 +106,17 @@ class _Probes:
             return not self._differ_by_seed()
 
     def _differ_by_seed(self) -> bool:
-        one, other = (self.run(self.inputs, _SEED + seed) for seed in (0, 1))
-        return any(_differ(a, b) for a, b in zip(one, other, strict=True))
+        first, second = (self.run(self.inputs, _SEED + seed) for seed in (0, 1))
+        return any(_differ(a, b) for a, b in zip(first, second, strict=True))
 
     def mixed(self) -> int | None:
         """The first step where a sample's values change with another sample."""
-        for one, other in ((0, 1), (self.samples - 1, 0)):
-            places = torch.arange(self.samples)
-            rest, replaced = places[places != one], self.inputs.pick(torch.where(places == one, other, places))
+        for changed, other in ((0, 1), (self.samples - 1, 0)):
+            positions = torch.arange(self.samples)
+            rest, replaced = (
+                positions[positions != changed],
+                self.inputs.pick(torch.where(positions == changed, other, positions)),
+            )
             if any(_differ(a[rest], b[rest]) for a, b in zip(self.before, self.run(replaced), strict=True)):
                 return self.first(replaced, rest.tolist())
         return None
@@ -132,11 +135,11 @@ class _Probes:
         traced = trace(self.model, self.inputs.pick(slice(0, 2)), opened=True)
         axes = sample_axes(traced, self.inputs)
         before, after = (_by_step(traced, axes, inputs) for inputs in (self.inputs, changed))
-        for place, values in before.items():
-            given = traced.nodes[place].role == "input"
-            if not given and place in after and _differ(part(values), part(after[place])):
-                self.apart = all(parent in before for parent in traced.nodes[place].reads)
-                return place
+        for index, values in before.items():
+            given = traced.nodes[index].role == "input"
+            if not given and index in after and _differ(part(values), part(after[index])):
+                self.apart = all(parent in before for parent in traced.nodes[index].reads)
+                return index
         return len(traced.nodes) - 1
 
     def ignored(self) -> Tensor | None:
@@ -180,16 +183,16 @@ def _related(unread: Tensor, seen: Observation) -> dict[str, Any]:
 
 def _by_step(traced: Graph, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:
     """The values of every step, samples first, by its place."""
-    found: dict[int, Tensor] = {}
+    values: dict[int, Tensor] = {}
 
     def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
         held = axes.tensor(step, output, inputs.samples)
         if held is not None:
-            found[step.index] = held[1].detach().clone()
+            values[step.index] = held[1].detach().clone()
 
     torch.manual_seed(_SEED)
     traced.execute(inputs.map(torch.clone), watch)
-    return found
+    return values
 
 
 def _told(probes: _Probes, seen: Observation) -> int | None:
@@ -256,12 +259,12 @@ def _of_samples(tensor: Tensor, samples: int) -> bool:
     return plain and tensor.dim() > 0 and len(tensor) == samples and samples not in tensor.shape[1:]
 
 
-def _differ(one: Tensor, other: Tensor) -> bool:
-    """Whether two runs differ by more than rounding; what is not finite in one of them tells nothing."""
-    tolerance = max(_CHANGED, 20 * torch.finfo(one.dtype).eps)
-    one, other = one.double(), other.double()
-    known = torch.isfinite(one) & torch.isfinite(other)
+def _differ(first: Tensor, second: Tensor) -> bool:
+    """Whether two runs differ by more than rounding; values that are not finite in one of them do not count."""
+    tolerance = max(_CHANGED, 20 * torch.finfo(first.dtype).eps)
+    first, second = first.double(), second.double()
+    known = torch.isfinite(first) & torch.isfinite(second)
     if not bool(known.any()):
         return False
-    gap = (one - other).abs()[known].max()
-    return bool(gap > tolerance * one.abs()[known].max())
+    gap = (first - second).abs()[known].max()
+    return bool(gap > tolerance * first.abs()[known].max())

@@ -39,7 +39,7 @@ class LayerExpansivity(Result):
 def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpansivity, ...]:
     """Every Linear and convolution whose output goes straight into a ReLU, in the order of the rows."""
     modules = dict(model.named_modules())
-    found = []
+    layers = []
     for before, row, after in zip(seen.rows, seen.rows[1:], seen.rows[2:], strict=False):
         module = modules.get(row.layer, model if len(modules) == 1 else None)
         if not is_weight_layer(module) or not _is_relu(after) or not before.shape:
@@ -52,8 +52,8 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
         if injective is None and small and isinstance(module, nn.Linear):
             bias = None if module.bias is None else module.bias.detach().double().cpu().numpy()
             injective = decide(module.weight.detach().double().cpu().numpy(), bias, budget=_BUDGET).injective
-        found.append(LayerExpansivity(row.layer, inputs, outputs, outputs / inputs, stands, injective))
-    return tuple(found)
+        layers.append(LayerExpansivity(row.layer, inputs, outputs, outputs / inputs, stands, injective))
+    return tuple(layers)
 
 
 def _is_relu(row: Row) -> bool:

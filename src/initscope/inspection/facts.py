@@ -1,4 +1,4 @@
-"""`Facts`: what the weights, one step of training and the data say, beside the rows of an observation."""
+"""`Facts`: what the weights, one step of training and the data say, in addition to the rows of an observation."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TrainingSettings(NamedTuple):
     lr: float | None = None
     trial: bool | Literal["long"] | None = None
     classes: int = 0
-    """How many classes the targets are of, where the data set says so: they belong to that many outputs only."""
+    """Number of classes, if the data set states it: targets are then used only for this number of outputs."""
 
 
 def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | None = None) -> Facts:
@@ -82,16 +82,16 @@ def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | N
     with warnings.catch_warnings():  # the user's loss warns of its own; outputs of other shapes are tried too
         warnings.simplefilter("ignore")
         loss, name = _known_loss(model, seen, training)
-        found = probe(model, seen, training.loss, training.classes)
+        step = probe(model, seen, training.loss, training.classes)
         head = trial = None
-        if name and not found.failed:
+        if name and not step.failed:
             head = examine_head(model, seen.x, seen.targets, loss)
         if head is not None and training.trial is not False:
             budget = "long" if training.trial == "long" else None
             options: dict[str, Any] = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
             trial = run_trial(model, seen.x, seen.targets, loss, **options)
     depends = dependence(model, seen)  # last: it leaves the model in evaluation mode
-    return Facts(weight_facts(model), found, input_facts(seen), depends, head, trial, loss, name, idle)
+    return Facts(weight_facts(model), step, input_facts(seen), depends, head, trial, loss, name, idle)
 
 
 def _known_loss(model: nn.Module, seen: Observation, training: TrainingSettings) -> tuple[Any, str]:
@@ -107,9 +107,9 @@ def _known_loss(model: nn.Module, seen: Observation, training: TrainingSettings)
     with suppress(Exception), torch.no_grad():  # whatever the model raises: the step says so
         output = model(*inputs.args, **inputs.kwargs)
         other = training.classes and isinstance(output, torch.Tensor) and output.shape[-1] != training.classes
-        found = None if other else infer_loss(output, few.targets)
-        if found is not None:
-            return found.function, f"{found.name} is assumed: {found.reason}"
+        inferred = None if other else infer_loss(output, few.targets)
+        if inferred is not None:
+            return inferred.function, f"{inferred.name} is assumed: {inferred.reason}"
     return None, ""
 
 

@@ -73,13 +73,13 @@ class Tries:
             return {fix: fix for fix in fixes}
         first = Candidate(self.model, self.inputs, self.targets, self.loss, self.optimizer, self.lr)
         candidates = {_BEFORE: first} | {name: made[fix] for name, fix in names.items()}
-        found = compare_trials(candidates, self.inputs, self.targets, seconds=_SECONDS, seed=self.seed)  # type: ignore[arg-type]
-        before = found[_BEFORE].share
+        trials = compare_trials(candidates, self.inputs, self.targets, seconds=_SECONDS, seed=self.seed)  # type: ignore[arg-type]
+        before = trials[_BEFORE].share
         results = {fix: fix for fix in fixes}
         for name, fix in names.items():
-            after = found[name].share
+            after = trials[name].share
             if after is not None:
-                tie = len(found.ties) > 1 and name in found.ties
+                tie = len(trials.ties) > 1 and name in trials.ties
                 results[fix] = replace(fix, before=max(0.0, before or 0.0), after=after, tie=tie, measure=_SHARE)
         return results
 

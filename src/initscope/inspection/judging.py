@@ -37,7 +37,7 @@ class Checked(NamedTuple):
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
-    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops.
+    """Return the findings, the worst and root causes first; with ``facts`` also those that need more than a run.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] |
     checks = all_checks() if checks is None else checks
     missing = evidence.missing
     ready = [item for item in checks if missing.keys().isdisjoint(item.reads)]
-    told = [item for item in ready if item.on_constant_data or not evidence.constant]
-    tested = [(item, item.test(evidence, limits.of(item))) for item in told]
+    applicable = [item for item in ready if item.on_constant_data or not evidence.constant]
+    tested = [(item, item.test(evidence, limits.of(item))) for item in applicable]
     hits = levelled([(item, hit) for item, hit in tested if hit is not None], evidence)
     # One fix for one network: a distribution that preserves angles preserves scales too.
     preserving = any("{keeping}" in item.fix for item, hit in hits if hit.level != "info")
@@ -110,7 +110,7 @@ def _title(hit: Hit, evidence: Evidence) -> str:
 
 
 def _sentence(template: str, facts: Mapping[str, object]) -> str:
-    """The message with its numbers and names; a name of a module or function at its start is not capitalized."""
+    """The message with its numbers and names; a name of a module or function at the beginning is not capitalized."""
     text = template.format(**facts)
     is_name = template.startswith("{") and re.match(r"[a-z]+ \d", text) is None  # "layer 3" is no name
     return text if is_name else text[:1].upper() + text[1:]
@@ -123,8 +123,8 @@ def _fix(item: Check, hit: Hit, evidence: Evidence, facts: dict[str, object], pr
     rows = evidence.seen.rows
     manual = by_hand(item.name, rows)
     code, advice = ("", manual) if manual else (item.fix if hit.fix is None else hit.fix, item.advice)
-    law = "{keeping}" if preserving else "{law}"
-    code, advice = (filled_in(text.replace("{law}", law), rows).format(**facts) for text in (code, advice))
+    initializer = "{keeping}" if preserving else "{law}"
+    code, advice = (filled_in(text.replace("{law}", initializer), rows).format(**facts) for text in (code, advice))
     return Fix(item.name, code or None, advice)
 
 

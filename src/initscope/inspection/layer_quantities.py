@@ -28,12 +28,12 @@ __all__ = ["LayerQuantities", "layer_quantities"]
 
 _MOST_LINES = 40
 _GROUPS = 32
-"""More lines than the first are folded into about as many groups as the second."""
+"""More lines than the first are folded into about this second number of groups."""
 
 
 @dataclass(frozen=True)
 class LayerQuantities:
-    """Panels with the rows to mark, columns and sections of the table, rows of findings, what errors are over."""
+    """Panels of the figure, rows to mark, columns and sections of the table, rows with findings, what errors count."""
 
     panels: list[Panel]
     marked: list[frozenset[int]]
@@ -71,7 +71,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         "dead": _where(dead_rows(evidence, limits.dead_units)) if "dead-units" in faults else frozenset(),
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
     }
-    first = frozenset(index for places in report.begins.values() for index in places)
+    first = frozenset(index for rows_of_block in report.begins.values() for index in rows_of_block)
     drawn = [0, *rows_after_activations(rows, [index for index in trunk if index > 0])]
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
@@ -99,8 +99,8 @@ def _where(mask: npt.NDArray[np.bool_]) -> frozenset[int]:
 
 def _gradients(report: Report) -> Quantity:
     """Gradients of the weights over the last layer's; the errors are over the pairs."""
-    ratio, found = report.observation.gradient_ratio, report.gradients_over_last
-    measured, expected = found["gradient_over_last"], found["gradient_over_last_predicted"]
+    ratio, columns = report.observation.gradient_ratio, report.gradients_over_last
+    measured, expected = columns["gradient_over_last"], columns["gradient_over_last_predicted"]
     known = mean_over_pairs(ratio)
     over = np.divide(measured, known, out=np.full(len(known), np.nan), where=known > 0)
     return Quantity(measured, error_over_pairs(ratio) * over, expected if np.isfinite(expected).any() else None)
@@ -149,12 +149,12 @@ def _columns(
 
 
 def _token_columns(report: Report) -> list[Column]:
-    found = report.token_columns
+    columns = report.token_columns
     return [
-        Column(f"{name}_{side}", title, found[f"{name}_{side}"], side=side, extra=side == "predicted")
+        Column(f"{name}_{side}", title, columns[f"{name}_{side}"], side=side, extra=side == "predicted")
         for name, title in OF_TOKENS.items()
         for side in ("predicted", "measured")
-        if found and np.isfinite(found[f"{name}_{side}"]).any()
+        if columns and np.isfinite(columns[f"{name}_{side}"]).any()
     ]
 
 

@@ -31,7 +31,7 @@ from initscope.inspection.instruments.curves import LEARNS
 
 __all__ = ["level_after_fix", "levelled", "levels_of_causes", "levels_of_effects"]
 
-_BEHIND = 0.65
+_CLEARLY_LESS = 0.65
 """Share of what a model learns with a fix below which it is far behind without."""
 _GLOBAL = "initscope.initializers."
 """Beginning of fixes that change more than what a check found."""
@@ -66,9 +66,9 @@ def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: T
     helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
     reached = fix is not None and _much_faster(fix) and (fix.after or 0.0) >= LEARNS
     decisive = reached and trial.outcome != "learns" and declared.learning is not None
-    own = fix is not None and _is_own(fix, finding)
+    own_fix = fix is not None and _is_own(fix, finding)
     serious = declared.stuck or (declared.level if decisive or trial.prompt else None)
-    if level == "warning" and helped and serious and (own or not trial.prompt):
+    if level == "warning" and helped and serious and (own_fix or not trial.prompt):
         level = serious
     elif level == "warning" and trial.prompt and declared.learning:
         level = declared.learning
@@ -85,7 +85,7 @@ def _is_own(fix: Fix, finding: Finding) -> bool:
 
 def _much_faster(fix: Fix) -> bool:
     """Whether the model is far behind at the step at which it nearly has all of the possible fall with the fix."""
-    return fix.helped and (fix.before or 0.0) < _BEHIND * (fix.after or 0.0)
+    return fix.helped and (fix.before or 0.0) < _CLEARLY_LESS * (fix.after or 0.0)
 
 
 def levels_of_effects(before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:

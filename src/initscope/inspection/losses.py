@@ -95,12 +95,12 @@ def read(
     initial, chance = (None, None) if classified is None else (float(classified[0].detach()), classified[1])
     if loss is None or not isinstance(output, Tensor) or not isinstance(targets, Tensor):
         return Reading(initial, chance)
-    own = _asks_for_own_words(output, value, inputs)
+    asks_for_own = _asks_for_own_words(output, value, inputs)
     with warnings.catch_warnings():  # shapes are tried that the loss may warn of
         warnings.simplefilter("ignore")
         axis = _takes_second_axis(output, targets, value)
     return Reading(
-        initial, chance, axis, _target_size(output, targets), own, _reads_targets(output, targets, loss, value)
+        initial, chance, axis, _target_size(output, targets), asks_for_own, _reads_targets(output, targets, loss, value)
     )
 
 

@@ -87,7 +87,7 @@ class Probe:
     unregistered, made_anew : dict, int
         See `unregistered`; parameters of layers that the model makes in every call.
     mistaken_norms : dict
-        Norms that are not run, each with the one beside it, equal in kind and size, that runs more than once.
+        Norms that are not run, each with a norm next to it, equal in kind and size, that runs more than once.
     stuck : tuple of str
         Matrices that are zero and stay so, as what multiplies them is zero too.
     broken : tuple of str
@@ -145,9 +145,9 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
             reached = step.reached(value)
             if loss is not None:  # the second step shows what the first leaves behind: states with their graph
                 step.reached(step.value(step.output()))
-    except Exception as error:  # whatever the model raises: verdicts on the run say what can be said
-        told = str(error).strip()
-        return replace(found, failed=told.splitlines()[0] if told else type(error).__name__)
+    except Exception as error:  # whatever the model raises: checks of the run report what is known
+        message = str(error).strip()
+        return replace(found, failed=message.splitlines()[0] if message else type(error).__name__)
     runs = Counter(row.within for row in seen.rows)
     infinite = {name for name, gradient in reached.items() if not bool(torch.isfinite(gradient).all())}
     missing = [path for path in owners if path not in frozen and not _any_of(owners[path], path, reached)]
@@ -174,7 +174,7 @@ def _by_mistake(model: nn.Module, owners: dict[str, nn.Module], frozen: Abstract
 
 
 def _share(model: nn.Module, frozen: list[nn.Module]) -> float:
-    """Of these modules' weights beside all parameters that learn, prompts and scales too."""
+    """Of these modules' weights, compared with all parameters that learn, prompts and scales too."""
     kept = sum(p.numel() for module in frozen for p in module.parameters(recurse=False))
     return kept / max(1, kept + sum(p.numel() for p in model.parameters() if p.requires_grad))
 
@@ -210,15 +210,17 @@ class _Step:
         """Gradients of the parameters that the value depends on, which may be none."""
         if not self.parameters or not value.requires_grad:
             return {}
-        found = torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True)
-        return {name: gradient for name, gradient in zip(self.parameters, found, strict=True) if gradient is not None}
+        gradients = torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True)
+        return {
+            name: gradient for name, gradient in zip(self.parameters, gradients, strict=True) if gradient is not None
+        }
 
     def reached_in_training(self) -> AbstractSet[str]:
         """Parameters that the loss reaches in training mode."""
         modes = {module: module.training for module in self.model.modules()}
         try:
             self.model.train()
-            with suppress(Exception), torch.enable_grad():  # other verdicts say what can be said
+            with suppress(Exception), torch.enable_grad():  # other checks report what is known
                 return self.reached(self.value(self.output())).keys()
             return set()
         finally:
@@ -232,11 +234,13 @@ class _Step:
         NumPy shows in no row.
         """
         rows = self.seen.rows
-        behind, leading = self._leading(straight_through(rows)), self._leading(frozenset())
+        passed_through, leading = self._leading(straight_through(rows)), self._leading(frozenset())
         hidden = {row.within for row in rows} - leading
-        held = {name for path in owners for name in _own(owners[path], path)}
+        held = {name for path in owners for name in _own_weights(owners[path], path)}
         loose = [n for n, p in self.parameters.items() if p.dim() > 1 and n not in reached and n not in held]
-        modules = (p for p in missing if p in behind or (p in hidden and self._moves(_own(owners[p], p))))
+        modules = (
+            p for p in missing if p in passed_through or (p in hidden and self._moves(_own_weights(owners[p], p)))
+        )
         return (*modules, *(name for name in loose if self._moves([name])))
 
     def _leading(self, meant: AbstractSet[int]) -> set[str]:
@@ -254,10 +258,10 @@ class _Step:
         """Whether other values of these parameters give another loss, though no step that was seen leads there."""
         given = {name: self.model.get_parameter(name).detach() for name in names}
         # not larger ones alone: a norm behind them would take that back
-        own = {name: p + (p.abs().mean() + 1e-3) * torch.randn_like(p) for name, p in given.items()}
+        shifted = {name: p + (p.abs().mean() + 1e-3) * torch.randn_like(p) for name, p in given.items()}
         values = []
-        with suppress(Exception), torch.enable_grad():  # weights that are computed, as of a parametrisation, stay
-            for changed in ({}, own):
+        with suppress(Exception), torch.enable_grad():  # weights that are computed, as of a parametrization, stay
+            for changed in ({}, shifted):
                 torch.manual_seed(0)
                 values.append(self.value(self.output(changed)).detach())
         return len(values) == 2 and not bool(torch.isclose(values[0], values[1], equal_nan=True))
@@ -268,15 +272,17 @@ class _Step:
         What stands before a head that starts at zero gets one as soon as the head has moved; a factor of another one
         that is zero as well never does.
         """
-        own = self.parameters
-        zero = [n for n, g in reached.items() if g.dim() > 1 and not bool(g.any()) and not bool(own[n].any())]
-        values = {name: parameter.detach() for name, parameter in own.items()}
+        parameters = self.parameters
+        zero = [n for n, g in reached.items() if g.dim() > 1 and not bool(g.any()) and not bool(parameters[n].any())]
+        values = {name: parameter.detach() for name, parameter in parameters.items()}
         with suppress(Exception):  # weights that are computed cannot be put in
             for _ in range(_STEPS if zero else 0):
                 signs = self._signs(values)
                 values = {name: value - _RATE * signs[name] for name, value in values.items()}
                 zero = [name for name in zero if not bool(signs[name].any())]
-            if zero:  # what has none beside drawn values either, as biases of scores of one key, is of no use at all
+            if (
+                zero
+            ):  # what gets no gradient with random values either, as biases of scores of one key, is of no use at all
                 drawn = {name: v if bool(v.any()) else _RATE * torch.randn_like(v) for name, v in values.items()}
                 signs = self._signs(drawn)
                 zero = [name for name in zero if bool(signs[name].any())]
@@ -288,12 +294,14 @@ class _Step:
         moving = {name: value.clone().requires_grad_(True) for name, value in values.items()}
         with torch.enable_grad():
             value = self.value(self.output(moving))
-            found = torch.autograd.grad(value, list(moving.values()), allow_unused=True)
-        return {n: torch.zeros_like(values[n]) if g is None else g.sign() for n, g in zip(moving, found, strict=True)}
+            gradients = torch.autograd.grad(value, list(moving.values()), allow_unused=True)
+        return {
+            n: torch.zeros_like(values[n]) if g is None else g.sign() for n, g in zip(moving, gradients, strict=True)
+        }
 
 
 def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
-    """Norms that never run beside one of their kind that runs again: ``self.bn1`` was copied for ``self.bn2``."""
+    """Norms that never run next to one of their kind that runs again: ``self.bn1`` was copied for ``self.bn2``."""
     kinds: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for path, module in model.named_modules():
         weight = getattr(module, "weight", None)
@@ -312,9 +320,9 @@ def format_shares(values: FormatCount, gradients: FormatCount | None) -> tuple[F
 
 
 def _any_of(module: nn.Module, path: str, names: Container[str]) -> bool:
-    return any(name in names for name in _own(module, path))
+    return any(name in names for name in _own_weights(module, path))
 
 
-def _own(module: nn.Module, path: str) -> list[str]:
+def _own_weights(module: nn.Module, path: str) -> list[str]:
     """Names of the parameters that a module holds itself."""
     return [f"{path}.{name}" if path else name for name, _ in module.named_parameters(recurse=False)]

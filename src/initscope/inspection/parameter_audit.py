@@ -1,6 +1,6 @@
-r"""Initialisation audit: for every parameter its law, as far as the values tell, and whether torch's default was left.
+r"""Initialization audit: the distribution of every parameter, by its values, and whether it is torch's default.
 
-Distributions are told apart by the Kolmogorov–Smirnov statistic of up to 2,000 values, scaled: the first of uniform,
+Distributions are distinguished by the Kolmogorov–Smirnov statistic of up to 2,000 values, scaled: the first of uniform,
 Gaussian and Gaussian cut at two deviations whose distance is below :math:`1.95/\sqrt n` (one draw in a thousand is
 farther). A law is named if the deviation agrees within four standard errors, :math:`\sigma\sqrt{(\kappa+2)/4n}`
 with κ the excess kurtosis.
@@ -122,14 +122,14 @@ def audit(model: nn.Module) -> Audit:
     rows = []
     modules = dict(model.named_modules())
     for name, parameter in model.named_parameters():
-        path, _, own = name.rpartition(".")
-        rows.append(_audited(name, own, modules[path], parameter))
+        path, _, attribute = name.rpartition(".")
+        rows.append(_audited(name, attribute, modules[path], parameter))
     return Audit(tuple(rows))
 
 
-def _audited(name: str, own: str, module: nn.Module, parameter: nn.Parameter) -> ParameterAudit:
+def _audited(name: str, attribute: str, module: nn.Module, parameter: nn.Parameter) -> ParameterAudit:
     values, shape = parameter.detach(), tuple(parameter.shape)
-    fan_in, fan_out = _fans(module, own, values)
+    fan_in, fan_out = _fans(module, attribute, values)
     values = torch.view_as_real(values) if values.is_complex() else values
     flat = _sampled(values)
     mean, deviation = float(values.double().mean()), float(values.double().std(correction=0))
@@ -137,10 +137,10 @@ def _audited(name: str, own: str, module: nn.Module, parameter: nn.Parameter) ->
     tolerance = _tolerance(flat, values.numel())
     known = [
         label
-        for label, expected, shapes in _laws(fan_in, fan_out)
+        for label, expected, shapes in _known_deviations(fan_in, fan_out)
         if distribution in shapes and abs(deviation / expected - 1) < tolerance
     ]
-    default = _is_default(module, own, values, distribution, deviation, fan_in, tolerance)
+    default = _is_default(module, attribute, values, distribution, deviation, fan_in, tolerance)
     gain = None if fan_in is None or values.dim() < 2 else deviation * math.sqrt(fan_in)
     law = "torch's default" if default and not known else next(iter(known), "")
     return ParameterAudit(
@@ -158,10 +158,10 @@ def _audited(name: str, own: str, module: nn.Module, parameter: nn.Parameter) ->
     )
 
 
-def _fans(module: nn.Module, own: str, values: Tensor) -> tuple[int | None, int | None]:
+def _fans(module: nn.Module, attribute: str, values: Tensor) -> tuple[int | None, int | None]:
     """Inputs and outputs of a unit; of a bias those of its layer's weights."""
-    matrix = getattr(module, own.replace("bias", "weight"), values) if "bias" in own else values
-    if isinstance(module, nn.MultiheadAttention) and own == "in_proj_bias":
+    matrix = getattr(module, attribute.replace("bias", "weight"), values) if "bias" in attribute else values
+    if isinstance(module, nn.MultiheadAttention) and attribute == "in_proj_bias":
         matrix = module.in_proj_weight if module.in_proj_weight is not None else values
     if not isinstance(matrix, Tensor) or matrix.dim() < 2 or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         return None, None
@@ -206,14 +206,14 @@ def _distances(ordered: Floats) -> Iterator[tuple[str, float]]:
 
     low, high = ndtr(-2), ndtr(2)
     cut = (ndtr(np.clip(ordered * _CUT, -2, 2)) - low) / (high - low)
-    laws = {
+    distributions = {
         "uniform": np.clip((ordered / math.sqrt(3) + 1) / 2, 0, 1),
         "Gaussian cut at 2": np.where(np.abs(ordered * _CUT).max() <= 2.01, cut, 2.0),
         "Gaussian": ndtr(ordered),
     }
-    places = np.arange(len(ordered)) / len(ordered)
-    for name, expected in laws.items():
-        below, above = np.abs(expected - places), np.abs(expected - places - 1 / len(ordered))
+    shares = np.arange(len(ordered)) / len(ordered)
+    for name, expected in distributions.items():
+        below, above = np.abs(expected - shares), np.abs(expected - shares - 1 / len(ordered))
         yield name, float(np.maximum(below, above).max())
 
 
@@ -228,12 +228,12 @@ def _is_orthogonal(matrix: Tensor) -> bool:
     return scale > 0 and off < 1e-4 * scale and float((gram.diagonal() - scale).abs().max()) < 1e-3 * scale
 
 
-def _laws(fan_in: int | None, fan_out: int | None) -> list[tuple[str, float, tuple[str, ...]]]:
-    """Name, deviation and distributions of known laws."""
+def _known_deviations(fan_in: int | None, fan_out: int | None) -> list[tuple[str, float, tuple[str, ...]]]:
+    """Name, deviation and distributions of known initializations."""
     random = ("uniform", "Gaussian", "Gaussian cut at 2")
-    found: list[tuple[str, float, tuple[str, ...]]] = []
+    known: list[tuple[str, float, tuple[str, ...]]] = []
     if fan_in and fan_out:
-        found = [
+        known = [
             ("torch's default (He, slope √5)", math.sqrt(1 / (3 * fan_in)), ("uniform",)),
             ("He", math.sqrt(2 / fan_in), random),
             ("LeCun", math.sqrt(1 / fan_in), random),
@@ -241,14 +241,14 @@ def _laws(fan_in: int | None, fan_out: int | None) -> list[tuple[str, float, tup
             ("He, fan-out", math.sqrt(2 / fan_out), random),
         ]
     for deviation in (0.02, 0.01, 1.0):
-        found.append((f"deviation {deviation:g}", deviation, ("Gaussian",)))
-        found.append((f"deviation {deviation:g}, cut", deviation * _CUT, ("Gaussian cut at 2",)))
-    return found
+        known.append((f"deviation {deviation:g}", deviation, ("Gaussian",)))
+        known.append((f"deviation {deviation:g}, cut", deviation * _CUT, ("Gaussian cut at 2",)))
+    return known
 
 
 def _is_default(
     module: nn.Module,
-    own: str,
+    attribute: str,
     values: Tensor,
     distribution: str,
     deviation: float,
@@ -257,11 +257,11 @@ def _is_default(
 ) -> bool:
     """Whether the values agree with what torch's own module draws."""
     if isinstance(module, _NORMS):
-        return distribution == ("ones" if own == "weight" else "zeros")
+        return distribution == ("ones" if attribute == "weight" else "zeros")
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         return distribution == "Gaussian" and abs(deviation - 1) < tolerance
     if isinstance(module, nn.MultiheadAttention):
-        if "bias" in own:
+        if "bias" in attribute:
             return distribution == "zeros"
         expected = math.sqrt(2 / sum(values.shape))
     elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):

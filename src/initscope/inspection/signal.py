@@ -98,12 +98,12 @@ class Signal:
     @cached_property
     def streams(self) -> tuple[frozenset[int], ...]:
         """For each start the rows that are made of it and of none before it: inputs have angles of their own."""
-        found: dict[int, set[int]] = {start: {start} for start in self.starts}
+        rows_of: dict[int, set[int]] = {start: {start} for start in self.starts}
         for index, row in enumerate(self.rows):
-            made_of = [start for start in self.starts if found[start].intersection(row.reads)]
+            made_of = [start for start in self.starts if rows_of[start].intersection(row.reads)]
             if made_of:
-                found[made_of[0]].add(index)
-        return tuple(frozenset(found[start]) for start in self.starts)
+                rows_of[made_of[0]].add(index)
+        return tuple(frozenset(rows_of[start]) for start in self.starts)
 
     @cached_property
     def carrying(self) -> frozenset[int]:
@@ -144,21 +144,21 @@ class Signal:
     @cached_property
     def attending(self) -> frozenset[int]:
         """Rows that hold weights of an attention: calls of it, and softmaxes that a product with values reads first."""
-        found = {index for index, row in enumerate(self.rows) if row.traits.attention == "fused"}
+        rows = {index for index, row in enumerate(self.rows) if row.traits.attention == "fused"}
         for row in self.rows:
             if row.traits.product and len(row.reads) > 1:
                 origin = self.origin(row.reads[0])
                 if self.rows[origin].traits.attention == "weights":
-                    found.add(origin)
-        return frozenset(found)
+                    rows.add(origin)
+        return frozenset(rows)
 
     @cached_property
     def looked_at(self) -> frozenset[int]:
         """Rows that some start reaches only by its scores: means of what another input's tokens look at.
 
-        Even weights make all of them alike, and the tokens that looked go on beside them.
+        Even weights make all of them alike, and the tokens that attended go on next to them.
         """
-        found: set[int] = set()
+        rows: set[int] = set()
         for start in self.starts:
             reached, carried = {start}, {start}
             for index in range(start + 1, len(self.rows)):
@@ -167,28 +167,28 @@ class Signal:
                     reached.add(index)
                 if any(parent in carried and not self._scores(parent, index) for parent in parents):
                     carried.add(index)
-            found |= reached - carried
-        return frozenset(found)
+            rows |= reached - carried
+        return frozenset(rows)
 
     @cached_property
     def dangling(self) -> frozenset[int]:
-        """Rows that nobody reads: what is told of the inside of a loop over time, and further outputs."""
+        """Rows that no other row reads: those inside of a loop over time, and further outputs."""
         read = {parent for row in self.rows for parent in row.reads}
         return frozenset(index for index in range(len(self.rows)) if index not in read and index != self.output)
 
     @cached_property
     def bounded_behind(self) -> frozenset[int]:
-        """Rows that nobody but an exponential or a bounded function reads."""
+        """Rows that only an exponential or a bounded function reads."""
         readers: dict[int, list[int]] = {}
         for index, row in enumerate(self.rows):
             for parent in row.reads:
                 readers.setdefault(parent, []).append(index)
         ends = {index for index, row in enumerate(self.rows) if row.traits.bounded or row.traits.exponential}
-        found: set[int] = set()
+        bounded: set[int] = set()
         for index in reversed(range(len(self.rows))):
-            if index in readers and all(r in ends or (r in found and self._leaves(r)) for r in readers[index]):
-                found.add(index)
-        return frozenset(found)
+            if index in readers and all(r in ends or (r in bounded and self._leaves(r)) for r in readers[index]):
+                bounded.add(index)
+        return frozenset(bounded)
 
     def _leaves(self, index: int) -> bool:
         """Whether a row leaves values as they are, or moves them."""
@@ -196,7 +196,7 @@ class Signal:
 
     @cached_property
     def reductions(self) -> tuple[int, ...]:
-        """Rows of the trunk at which places are averaged, or one of them is picked: pooling, the token of a class, few
+        """Rows of the main path that average positions, or pick one of them: pooling, the token of a class, few
         latent tokens that look at many."""
         pairs = zip(self.trunk, self.trunk[1:], strict=False)
         kinds = ("pooling", "movement", "merge", "scaling", "attention")

@@ -1,8 +1,8 @@
-"""What trying other starts may cost: counted in multiplications and decided before anything is spent.
+"""What trying alternative initializations may cost: counted in multiplications and decided before anything is spent.
 
 All trials together may take as much as `PASSES` forward and backward passes of the model over the pairs that it was
 observed on, or `LEAST` multiplications where that is less. The counts are of the model and the data, not of the clock,
-so that the same call tries the same starts on every machine.
+so that the same call tries the same initializations on every machine.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Spending:
 
     @classmethod
     def on(cls, work: float, pairs: int) -> Spending:
-        """For a model that was observed on so many pairs."""
+        """For a model that was observed on ``pairs`` pairs."""
         return cls(work, max(LEAST, PASSES * _BACKWARD * work * 2 * pairs))
 
     def refuses(self, variant: Variant, model: nn.Module, pairs: int) -> str:
-        """Why a trial of ``variant`` on so many pairs is left out, or nothing, and then its cost counts as spent."""
+        """Why a trial of ``variant`` on these pairs is left out; else nothing, and its cost counts as spent."""
         weights = sum(map(torch.Tensor.numel, model.parameters()))
         cost = _OBSERVED * variant.work * self.work * 2 * pairs + _DRAW * weights + variant.drawing(model)
         if self.spent + cost > self.limit:

@@ -15,24 +15,24 @@ _NESTED = 4
 def straight_through(rows: Sequence[Row]) -> frozenset[int]:
     """The detached rows of every sum whose value is q and whose gradient is that of z: z + q - z, these two detached.
 
-    Source: Bengio, Léonard & Courville 2013; van den Oord et al. 2017. Any order of the terms is recognised.
+    Source: Bengio, Léonard & Courville 2013; van den Oord et al. 2017. Any order of the terms is recognized.
     """
-    found: set[int] = set()
+    detached_rows: set[int] = set()
     for index, row in enumerate(rows):
         if _is_sum(row):
             terms = list(_terms(rows, index, 1, -1, _NESTED))
             live = {leaf for leaf, sign, detached in terms if sign > 0 and detached < 0}
             if any(leaf in live and sign < 0 for leaf, sign, detached in terms if detached >= 0):
-                found |= {detached for _, _, detached in terms if detached >= 0}
-    return frozenset(found)
+                detached_rows |= {detached for _, _, detached in terms if detached >= 0}
+    return frozenset(detached_rows)
 
 
 def _terms(rows: Sequence[Row], index: int, sign: int, detached: int, nested: int) -> Iterator[tuple[int, int, int]]:
     """What a row is the sum of: row, sign, and the detached row that it stands behind, or -1."""
     row = rows[index]
     if nested and _is_sum(row):
-        for parent, own in zip(row.reads, row.traits.summand_signs, strict=True):
-            yield from _terms(rows, parent, sign * own, detached, nested - 1)
+        for parent, sign_of in zip(row.reads, row.traits.summand_signs, strict=True):
+            yield from _terms(rows, parent, sign * sign_of, detached, nested - 1)
     elif nested and row.traits.detaches and row.reads:
         yield from _terms(rows, row.reads[0], sign, index, nested - 1)
     else:

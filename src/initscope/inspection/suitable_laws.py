@@ -1,4 +1,4 @@
-"""Which weight laws suit a network: He's for ReLU and its kin, Glorot's for bounded activations and attention."""
+"""Which initializers suit a network: He's for ReLU and its kin, Glorot's for bounded activations and attention."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def has_relu(rows: Sequence[Row]) -> bool:
     return True in [row.traits.rectifier for row in rows]
 
 
-def by_hand(verdict: str, rows: Sequence[Row]) -> str:
-    """What to change by hand where no weight law mends a verdict of that name; empty where one may.
+def by_hand(check: str, rows: Sequence[Row]) -> str:
+    """What to change by hand where no initializer fixes a finding of that name; empty where one may.
 
-    Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. Behind norms the
+    Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. After norms the
     size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
     """
-    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_center(rows):
+    if check in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_center(rows):
         change = "replace them by nn.Tanh() or nn.ReLU(), or add norms or skip connections"
         return f"no initializer helps a stack of sigmoids: {change}"
     roles = Counter([row.role for row in rows])
-    if verdict == "gradient-imbalance" and 2 * roles["norm"] >= roles["weights"] and not roles["merge"]:
+    if check == "gradient-imbalance" and 2 * roles["norm"] >= roles["weights"] and not roles["merge"]:
         return "put skip connections around every block, or use fewer: after norms other weights change nothing"
     return ""
 
@@ -42,7 +42,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
     """Advice or code with names of functions that suit the network.
 
     ``{law}`` keeps sizes: He's for ReLU and its kin, Glorot's for bounded activations, attention and loops over time;
-    ``{fill}`` is torch's name of the same for one layer; ``{keeping}`` keeps angles too: mirrored weights of ReLUs.
+    ``{fill}`` is torch's name of the same for one layer; ``{keeping}`` preserves angles too: mirrored weights of ReLUs.
     """
     plain = not steers(rows)
     he = plain and any(not row.traits.bounded for row in rows if row.role == "activation")
@@ -52,12 +52,14 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
         "{fill}": "kaiming_normal_" if he else "xavier_normal_",
         "{keeping}": "looks_linear_" if plain and has_relu(rows) else law,
     }
-    for place, name in names.items():
-        text = text.replace(place, name)
+    for placeholder, name in names.items():
+        text = text.replace(placeholder, name)
     return text
 
 
 def _all_off_center(rows: Sequence[Row]) -> bool:
     """Whether all activations are sigmoids and the like: bounded, with one sign."""
-    found = [row.traits for row in rows if row.role == "activation"]
-    return bool(found) and all(traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in found)
+    activations = [row.traits for row in rows if row.role == "activation"]
+    return bool(activations) and all(
+        traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in activations
+    )

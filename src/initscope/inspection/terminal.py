@@ -96,8 +96,8 @@ def _causes(report: Report, width: int | None) -> Iterator[str]:
     serious = [*report.errors, *report.warnings]
     causes = [finding for finding in serious if finding.caused_by is None][:_MOST_CAUSES]
     said: Fix | None = None
-    for place, finding in enumerate(causes):
-        message = f": {finding.message}" if place or finding is not serious[0] else ""
+    for index, finding in enumerate(causes):
+        message = f": {finding.message}" if index or finding is not serious[0] else ""
         yield from _wrapped(f"{finding.level}: {finding.code} {finding.name}{message}", width)
         if finding.fix is not None and finding.fix != said:
             yield from _fix_lines(report, finding.fix, width)

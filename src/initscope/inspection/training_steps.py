@@ -26,14 +26,14 @@ class TrainingStep(nn.Module):
         module: Any = self.module
         count = len(targets) if hasattr(targets, "__len__") else None
         inputs = self.inputs[:count] if isinstance(self.inputs, Tensor) else self.inputs
-        own = module.__dict__.get("forward")
+        replaced = module.__dict__.get("forward")
         module.__dict__["forward"] = lambda *args, **kwargs: output
         try:
             value = module.training_step((inputs, targets), 0)
         finally:
             del module.__dict__["forward"]
-            if own is not None:
-                module.__dict__["forward"] = own
+            if replaced is not None:
+                module.__dict__["forward"] = replaced
         return value["loss"] if isinstance(value, dict) else value  # type: ignore[no-any-return]
 
     @classmethod

@@ -27,8 +27,8 @@ def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
     if not stray:
         return {}
     return {
-        place: _holder(held)
-        for place, held in _attributes(model)
+        attribute: _holder(held)
+        for attribute, held in _attributes(model)
         if any(id(tensor) in stray for tensor in _weights(held))
     }
 
@@ -49,7 +49,7 @@ def _stray(model: nn.Module, value: Tensor) -> list[Tensor]:
 
 
 def _attributes(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What modules hold beside their parameters, buffers and modules, as ``path.name``."""
+    """What modules hold in addition to their parameters, buffers and modules, as ``path.name``."""
     for path, module in model.named_modules():
         for name, held in vars(module).items():
             if not name.startswith("_"):

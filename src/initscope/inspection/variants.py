@@ -1,4 +1,4 @@
-"""Other starts of a network: its weights drawn from other laws, or a copy of it rewritten."""
+"""Alternatives of a network: its weights from other initializers, or a copy of it rewritten."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PREFIX = "initscope.initializers."
 class Variant:
     """A way to start: ``change`` rewrites a copy of the model, then ``law`` fills its weights.
 
-    ``code`` is what to type where that is all; else it is None, and ``advice`` says what to do.
+    ``code`` is the suggested fix if one line is enough; otherwise it is None, and ``advice`` says what to do.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Variant:
     work: float = 1.0
     """Multiplications of a forward pass over those of the model as it is."""
     advice: str = ""
-    """What to do, where typing is not all."""
+    """What to change by hand if ``code`` is not enough."""
 
     def drawing(self, model: nn.Module) -> float:
         """Multiplications of one draw of the weights, where it decomposes the matrices of all layers; else 0."""
@@ -56,38 +56,38 @@ def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     reads the weights, and where there is no ReLU. Fan-out is for convolutions.
     """
     root = 2**0.5
-    found = [
+    variants = [
         Variant("He", He(), f"{_PREFIX}he_(model)"),
         Variant("Glorot", Glorot(), f"{_PREFIX}glorot_(model)"),
         Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
         Variant("orthogonal", Orthogonal(gain=root), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
     ]
     if steers(rows):
-        return found
-    found.insert(1, Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'))
+        return variants
+    variants.insert(1, Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'))
     if rows and not has_relu(rows):
-        return found
+        return variants
     for strength in (1.0, 0.5):
         code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
-        law = ZeroSum(strength=strength, compensate=True)
-        found.append(Variant(f"zero-sum, strength {strength:g}", law, code))
+        zero_sum = ZeroSum(strength=strength, compensate=True)
+        variants.append(Variant(f"zero-sum, strength {strength:g}", zero_sum, code))
     for strength in (0.25, 0.15):
         base = f"base={_PREFIX}Orthogonal(gain=2**0.5)"
         code = f"{_PREFIX}zero_sum_(model, {base}, strength={strength:g}, compensate=True)"
-        law = ZeroSum(base=Orthogonal(gain=root), strength=strength, compensate=True)
-        found.append(Variant(f"orthogonal zero-sum, strength {strength:g}", law, code))
+        zero_sum = ZeroSum(base=Orthogonal(gain=root), strength=strength, compensate=True)
+        variants.append(Variant(f"orthogonal zero-sum, strength {strength:g}", zero_sum, code))
     slope = _leaky_slope(model)
     argument = f", slope={slope:g}" if slope else ""
-    found.append(Variant("looks linear", LooksLinear(slope=slope), f"{_PREFIX}looks_linear_(model{argument})"))
-    return found
+    variants.append(Variant("looks linear", LooksLinear(slope=slope), f"{_PREFIX}looks_linear_(model{argument})"))
+    return variants
 
 
 def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     """A leaky slope instead of ReLU, and batch norm, where the model has a place for them."""
     modules = list(model.modules())
-    found: list[Variant] = []
+    variants: list[Variant] = []
     if steers(rows):
-        return found
+        return variants
     if any(isinstance(module, nn.ReLU) for module in modules):
         depth = sum(is_weight_layer(module) for module in modules)
         # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
@@ -95,11 +95,11 @@ def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
         gain = (2 / (1 + slope**2)) ** 0.5
         advice = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
         name = f"leaky slope {slope:g}, orthogonal"
-        found.append(Variant(name, Orthogonal(gain=gain), None, _with_slope(slope), advice=advice))
+        variants.append(Variant(name, Orthogonal(gain=gain), None, _with_slope(slope), advice=advice))
     if not any(isinstance(module, _BatchNorm) for module in modules):
         advice = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
-        found.append(Variant("batch norm", He(), None, _normalised, advice=advice))
-    return found
+        variants.append(Variant("batch norm", He(), None, _normalized, advice=advice))
+    return variants
 
 
 def sizes() -> list[Variant]:
@@ -150,7 +150,7 @@ def _shallower(model: nn.Module, x: torch.Tensor, generator: torch.Generator) ->
     return model
 
 
-def _normalised(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
+def _normalized(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
     """Batch norm behind every hidden weight layer, in train mode as at the start of training."""
     weights = [module for module in model.modules() if is_weight_layer(module)]
     hidden = set(weights[:-1])

@@ -19,7 +19,7 @@ __all__ = ["WeightFacts", "drawn_weights", "following", "weight_facts"]
 _LEAST_VALUES, _DIFFERENT = 64, 8
 """Weights of fewer values, or of fewer different ones (identities, constants), are equal for other reasons."""
 _FEW_UNITS = 8
-"""Units are symmetric if so many times fewer of them differ; sub-pixel layers repeat theirs up to 4 times."""
+"""Units are symmetric if fewer differ by this factor; sub-pixel layers repeat theirs up to 4 times."""
 _PEERS, _ALIKE = 3, 0.2
 """Peers needed to call a layer odd, and the relative spread of their gains up to which they count as alike."""
 _FOLLOWS = 0.5
@@ -86,16 +86,16 @@ def following(model: nn.Module) -> frozenset[str]:
     learning: dict[tuple[object, ...], list[Tensor]] = defaultdict(list)
     frozen: list[tuple[str, tuple[object, ...], Tensor]] = []
     for path, module, name, values in drawn_weights(model):
-        place, centered = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
+        group, centered = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
         if getattr(module, name).requires_grad:
-            learning[place].append(centered)
+            learning[group].append(centered)
         else:
-            frozen.append((path, place, centered))
+            frozen.append((path, group, centered))
 
-    def alike(one: Tensor, other: Tensor) -> bool:
-        return bool((one * other).sum() > _FOLLOWS * one.norm() * other.norm())
+    def alike(first: Tensor, second: Tensor) -> bool:
+        return bool((first * second).sum() > _FOLLOWS * first.norm() * second.norm())
 
-    return frozenset(path for path, place, values in frozen if any(alike(values, other) for other in learning[place]))
+    return frozenset(path for path, group, values in frozen if any(alike(values, other) for other in learning[group]))
 
 
 def weight_facts(model: nn.Module) -> WeightFacts:
@@ -116,7 +116,7 @@ def weight_facts(model: nn.Module) -> WeightFacts:
     shifted = tuple(path for path, module in norms.items() if path in named and _is_shifted(module))
     looked_up = {path: m for path, m in named.items() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     zero = frozenset(path for path, table in looked_up.items() if not bool(table.weight.any()))
-    found = _clones(weights), _symmetric(weights), _odd(weights)
+    symmetries = _clones(weights), _symmetric(weights), _odd(weights)
     leaky = {path: module for path, module in modules.items() if isinstance(module, nn.LeakyReLU)}
     straight = tuple(path for path, module in leaky.items() if module.negative_slope == 1)
     eps = {path: float(m.eps) for path, m in norms.items() if isinstance(getattr(m, "eps", None), float)}
@@ -124,19 +124,19 @@ def weight_facts(model: nn.Module) -> WeightFacts:
     momentum = {path: float(m.momentum) for path, m in tracking.items() if isinstance(m.momentum, float)}
     layers = [(path, module) for path, module in named.items() if isinstance(module, WEIGHT_LAYERS)]
     zeros = frozenset([path for path, layer in layers if not bool(layer.weight.any())])
-    return WeightFacts(*found, mixing, tied, shifted, zero, _repeated(model), straight, eps, momentum, zeros)
+    return WeightFacts(*symmetries, mixing, tied, shifted, zero, _repeated(model), straight, eps, momentum, zeros)
 
 
 def _repeated(model: nn.Module) -> dict[str, str]:
     """Members of one list or sequence that are one module: what several names share elsewhere is meant."""
     first: dict[tuple[str, int], str] = {}
-    found = {}
+    repeated = {}
     for path, module in model.named_modules(remove_duplicate=False):
         parent, _, name = path.rpartition(".")
         original = first.setdefault((parent, id(module)), path) if name.isdigit() else path
         if original != path and any(parameter.dim() > 1 for parameter in module.parameters()):
-            found[path] = original
-    return found
+            repeated[path] = original
+    return repeated
 
 
 def _is_shifted(norm: nn.Module) -> bool:
@@ -153,7 +153,7 @@ _Weights = list[tuple[str, nn.Module, str, Tensor]]
 def _clones(weights: _Weights) -> dict[str, str]:
     """Modules with weights that are bitwise those of an earlier one; a frozen copy, as of a teacher, is no clone."""
     alike: dict[tuple[object, ...], list[tuple[str, Tensor]]] = defaultdict(list)
-    found: dict[str, str] = {}
+    clones: dict[str, str] = {}
     for path, _, name, values in weights:
         first = values.flatten()[:_LEAST_VALUES].tolist()
         if values.numel() < _LEAST_VALUES or len(set(first)) < _DIFFERENT:
@@ -163,13 +163,13 @@ def _clones(weights: _Weights) -> dict[str, str]:
         if original is None:
             group.append((path, values))
         else:
-            found.setdefault(path, original)
-    return found
+            clones.setdefault(path, original)
+    return clones
 
 
 def _symmetric(weights: _Weights) -> dict[str, float]:
     """Layers with hardly any different units; units of a depthwise layer see different inputs, zeros are meant."""
-    found = {}
+    symmetric = {}
     for path, module, _, values in weights:
         if not is_weight_layer(module) or getattr(module, "groups", 1) > 1 or len(values) < 2:
             continue
@@ -179,8 +179,8 @@ def _symmetric(weights: _Weights) -> dict[str, float]:
         signs = torch.linspace(1, 2, rows.shape[1], dtype=torch.float64, device=rows.device)
         different = len(torch.unique((rows * signs).sum(dim=1)))
         if different * _FEW_UNITS <= len(rows) or different == 1:
-            found[path] = 1 - different / len(rows)
-    return found
+            symmetric[path] = 1 - different / len(rows)
+    return symmetric
 
 
 def _odd(weights: _Weights) -> dict[str, float]:
@@ -188,9 +188,9 @@ def _odd(weights: _Weights) -> dict[str, float]:
     peers: dict[tuple[object, ...], list[tuple[str, float]]] = defaultdict(list)
     for path, module, name, values in weights:
         if is_weight_layer(module) and values.numel() >= _LEAST_VALUES:
-            place = (re.sub(r"\d+", "*", path), name, tuple(values.shape), type(module).__name__)
-            peers[place].append((path, float(values.std())))
-    found = {}
+            peer_group = (re.sub(r"\d+", "*", path), name, tuple(values.shape), type(module).__name__)
+            peers[peer_group].append((path, float(values.std())))
+    odd_layers = {}
     for group in peers.values():
         if len(group) <= _PEERS:
             continue
@@ -198,5 +198,5 @@ def _odd(weights: _Weights) -> dict[str, float]:
         for odd, rest in ((ordered[0], ordered[1:]), (ordered[-1], ordered[:-1])):
             least, most = rest[0][1], rest[-1][1]
             if least > 0 and most / least < 1 + _ALIKE and odd[1] > 0:
-                found[odd[0]] = odd[1] / ((least + most) / 2)
-    return found
+                odd_layers[odd[0]] = odd[1] / ((least + most) / 2)
+    return odd_layers

@@ -140,7 +140,7 @@ def line_title(rows: Sequence[Row], line: Line) -> str:
 def group(rows: Sequence[Row], lines: Sequence[Line], groups: int, alone: Set[int] = frozenset()) -> list[Line]:
     """Join adjacent lines to about ``groups`` groups, with titles as names.
 
-    A group begins with weights. The input and lines with a row of ``alone`` are groups of one line.
+    A group begins with weights. The input, and every line with a row of ``alone``, forms a group of its own.
     """
     least, closed, joined = len(lines) / groups, True, list[list[Line]]()
     for number, line in enumerate(lines):

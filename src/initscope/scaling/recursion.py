@@ -237,7 +237,7 @@ def _loss(model: Transformer, square: Tensor, own_mean: Tensor) -> float:
     deviation, means = float(square[:half].mean().sqrt()), own_mean[:half].numpy()
     cosine = float(np.sqrt(np.mean(means**2) / model.width)) / deviation if deviation > 0 else 0.0
     spread = deviation * math.sqrt(1 - min(1.0, cosine) ** 2 / 2)
-    return float(np.mean(expected_log_sum_exp(model.vocabulary, deviation, own=means, own_deviation=spread)))
+    return float(np.mean(expected_log_sum_exp(model.vocabulary, deviation, own_mean=means, own_deviation=spread)))
 
 
 def _embedded(model: Transformer, indices: Tensor) -> _Stream:
@@ -329,7 +329,7 @@ def _exponent(stream: list[float]) -> float:
 
 def _notes(model: Transformer, rows: Sequence[BlockRow]) -> tuple[str, ...]:
     """Return notes on overflow, rounding, indistinguishable tokens and low-entropy attention."""
-    stream = [row for row in rows if row.kind in ("embedding", "attention", "feed-forward")]
+    stream = [row for row in rows if row.kind not in ("cross", "logits")]
     notes = []
     peak = max(row.rms for row in stream) * math.sqrt(2 * math.log(max(2, model.width)))
     if peak > _LARGEST["float16"]:

@@ -1,4 +1,4 @@
-r"""The one function behind every ReLU formula, in the variable that keeps its digits.
+r"""The one function that all ReLU formulas use, in the variable that keeps its digits.
 
 With :math:`h = (1-\rho)/2 = \sin^2(\theta/2)`, the *half gap* of a cosine,
 

@@ -24,7 +24,7 @@ _CHUNK = 1 << 10  # elements worked on at once: some hundred numbers for each st
 def namespace(*values: Array) -> tuple[Any, ...]:
     """Return ``(xp, *arrays)``: the array namespace of ``values`` and the values as floating arrays of one dtype.
 
-    Python numbers and lists take the library, dtype and device of the arrays beside them; alone they become NumPy
+    Python numbers and lists take the library, dtype and device of the arrays next to them; alone they become NumPy
     float64.
     Integer arrays become the library's float64, half precision its float32, in which sums of squares do not overflow.
     Arrays of two libraries together are refused.
@@ -101,8 +101,8 @@ def in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
     """An elementwise function of arrays that broadcast, few elements at once."""
     shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
     flat = [xp.reshape(xp.broadcast_to(array, shape), (-1,)) for array in arrays]
-    starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
-    return xp.reshape(xp.concat([function(*(a[k : k + _CHUNK] for a in flat)) for k in starts]), shape)
+    firsts = range(0, max(1, flat[0].shape[0]), _CHUNK)
+    return xp.reshape(xp.concat([function(*(a[k : k + _CHUNK] for a in flat)) for k in firsts]), shape)
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:

@@ -1,4 +1,4 @@
-r"""Squared distances behind activations that soon are straight lines, at variances where the bend between is narrow.
+r"""Squared distances after activations that soon are straight lines, at variances where the bend between is narrow.
 
 SiLU is 0 far left and x far right; at variances of thousands a quadrature in two dimensions spends its nodes on a bend
 that few values meet. So σ = s + r with the two half-lines s, whose expectations are closed forms, and a rest r that
@@ -129,9 +129,9 @@ def _chunk(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: A
     between = xp.zeros_like(h)
     densities = []
     for first, second in ((sx, sy), (sy, sx)):
-        one, other, turn = first[:, None], second[:, None], sine[:, None]
-        density = width * _density(xp, x, one)
-        meeting = lines.mean(xp, cosine[:, None] * other / one * x, other * turn)
+        lower, upper, turn = first[:, None], second[:, None], sine[:, None]
+        density = width * _density(xp, x, lower)
+        meeting = lines.mean(xp, cosine[:, None] * upper / lower * x, upper * turn)
         # 2 E(s(X) - s(Y)) r(X), and E r(X)²
         between = between + xp.sum(density * rest * (2 * (lines.value(xp, x) - meeting) + rest), axis=-1)
         densities.append(density)

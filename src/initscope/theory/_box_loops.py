@@ -14,7 +14,7 @@ import numpy.typing as npt
 from initscope._utils.compiled import compiled
 from initscope.theory._boxes import box_sum, output_size
 
-__all__ = ["Boxes", "box_sum_into", "compile_loop", "room_for", "windows"]
+__all__ = ["Boxes", "box_sum_into", "compile_loop", "scratch_for", "windows"]
 
 Floats = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -23,7 +23,7 @@ _STRIP = 1 << 14  # padded pixels of a strip of rows: its lines stay in the cach
 
 
 def compile_loop(function: Function) -> Function:
-    # reassoc lets sums vectorise, contract allows fused multiply-add; NaN and infinity keep their meaning.
+    # reassoc lets sums vectorize, contract allows fused multiply-add; NaN and infinity keep their meaning.
     return compiled(function, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
@@ -41,13 +41,13 @@ def windows(line: Floats, spare: Floats, total: Floats, taps: int, spread: int) 
         for j in range(line.shape[0]):
             total[j] = line[j]
     for digit in range(digits - 1, -1, -1):
-        one = (taps >> digit) & 1
+        odd = (taps >> digit) & 1
         # Slices, not offsets: a signed offset is checked at every access, and the loop stays scalar.
-        first, second = shorter[spread * one :], shorter[spread * (one + width) :]
-        width = 2 * width + one
+        first, second = shorter[spread * odd :], shorter[spread * (odd + width) :]
+        width = 2 * width + odd
         shorter = spare if digit % 2 else total
         sums = shorter[: line.shape[0] - spread * (width - 1)]
-        if one:
+        if odd:
             for j in range(sums.shape[0]):
                 sums[j] = line[j] + first[j] + second[j]
         else:
@@ -93,16 +93,16 @@ def _block_ends(image: Floats, rows: Any, ends: Floats, width: int, least: int) 
 
 
 @compile_loop
-def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, room: Any) -> None:
+def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, scratch: Any) -> None:
     """Sums over the taps of a column of filters: one line of ``into`` for each output row, padding left free.
 
     Few taps are added one by one. Of many, rows come in blocks of as many as there are taps: a window is the end of one
     block, summed from its last row backwards, and the beginning of the next. That takes as long for many taps as for
-    few, and no sum is ever taken back, so that small sums behind large ones keep their digits.
+    few, and no sum is ever taken back, so that small sums after large ones keep their digits.
     """
     (_, columns, before), all_taps, all_spread, all_stride = boxes
     taps, spread, stride, pitch, width = all_taps[0], all_spread[0], all_stride[0], columns.shape[0], image.shape[1]
-    ends, begun = room[0], room[1][:width]
+    ends, begun = scratch[0], scratch[1][:width]
     block, reached = -1, 0
     for i in range((rows.shape[0] - 1 - spread * (taps - 1)) // stride + 1):
         first, target = i * stride, into[i * pitch + before : i * pitch + before + width]
@@ -113,9 +113,9 @@ def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, room: Any) -> 
             block, reached = first // taps, (first // taps + 1) * taps
             begun[:] = 0
             _block_ends(image, rows[block * taps : reached], ends, width, first - block * taps)
-        for place in range(reached, first + taps):
-            if rows[place] >= 0:
-                pixels = image[rows[place]]
+        for index in range(reached, first + taps):
+            if rows[index] >= 0:
+                pixels = image[rows[index]]
                 for j in range(begun.shape[0]):
                     begun[j] += pixels[j]
         reached = max(reached, first + taps)
@@ -126,7 +126,7 @@ def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, room: Any) -> 
 
 @compile_loop
 def _pad(line: Floats, columns: Any, before: int, width: int) -> None:
-    """Fill what stands beside the ``width`` pixels of every row of ``line`` as ``columns`` says (-1: zero)."""
+    """Fill what surrounds the ``width`` pixels of every row of ``line`` as ``columns`` says (-1: zero)."""
     pitch = columns.shape[0]
     for i in range(line.shape[0] // pitch):
         row = line[i * pitch : (i + 1) * pitch]
@@ -154,8 +154,8 @@ def _is_three_by_three(image: Floats, out: Floats, boxes: Any) -> bool:
     """Whether these are 3×3 taps around every pixel, of a map that is not a line."""
     (rows, columns, before), taps, spread, stride = boxes
     height, width = image.shape
-    own = min(height, width) > 1 and before == 1 and rows.shape[0] == height + 2 and columns.shape[0] == width + 2
-    return bool(own and min(taps) == max(taps) == 3 and max(spread) == 1 and max(stride) == 1 and rows[1] == 0)
+    plain = min(height, width) > 1 and before == 1 and rows.shape[0] == height + 2 and columns.shape[0] == width + 2
+    return bool(plain and min(taps) == max(taps) == 3 and max(spread) == 1 and max(stride) == 1 and rows[1] == 0)
 
 
 @compile_loop
@@ -165,21 +165,21 @@ def _three_by_three(image: Floats, out: Floats, rows: Any, columns: Any, scale: 
     gain, bias = scale
     pixels, sums = image.reshape(-1), out.reshape(-1)
     across = line[: pixels.shape[0]]
-    inner, one, two = across[1:-1], pixels[1:], pixels[2:]
+    inner, middle, last = across[1:-1], pixels[1:], pixels[2:]
     for j in range(inner.shape[0]):
-        inner[j] = pixels[j] + one[j] + two[j]
+        inner[j] = pixels[j] + middle[j] + last[j]
     left, right = columns[0], columns[width + 1]
     for i in range(height):
         row = image[i]
         across[i * width] = row[0] + row[1] + (row[left] if left >= 0 else 0)
         across[(i + 1) * width - 1] = row[width - 2] + row[width - 1] + (row[right] if right >= 0 else 0)
-    inner, one, two = sums[width:-width], across[width:], across[2 * width :]
+    inner, middle, last = sums[width:-width], across[width:], across[2 * width :]
     for j in range(inner.shape[0]):
-        inner[j] = gain * (across[j] + one[j] + two[j]) + bias
-    for i, beside, outside in ((0, 1, rows[0]), (height - 1, height - 2, rows[height + 1])):
-        target, own, near = out[i], across[i * width :], across[beside * width :]
+        inner[j] = gain * (across[j] + middle[j] + last[j]) + bias
+    for i, neighbor, outside in ((0, 1, rows[0]), (height - 1, height - 2, rows[height + 1])):
+        target, center, near = out[i], across[i * width :], across[neighbor * width :]
         for j in range(width):
-            target[j] = gain * (own[j] + near[j]) + bias
+            target[j] = gain * (center[j] + near[j]) + bias
         if outside >= 0:
             far = across[outside * width :]
             for j in range(width):
@@ -194,16 +194,16 @@ def _strip(boxes: Any, height: int) -> Any:
 
 
 @compile_loop
-def box_sum_into(image: Floats, out: Floats, boxes: Any, scale: Any, room: Any) -> None:
+def box_sum_into(image: Floats, out: Floats, boxes: Any, scale: Any, scratch: Any) -> None:
     """gain · (window sums) + bias of ``image`` [H, W] into ``out`` [h, w]; ``scale`` holds gain and bias.
 
-    ``boxes``: which row and column stands at every padded place (-1: zero), how many columns are padded before, taps,
-    their distance, stride. Sums over the rows of a strip lie end to end in one line of ``room``, so that sums over
-    columns are sums of shifted lines: windows that run over the end of a row are computed too, and never read.
+    ``boxes``: which row and column stands at every padded position (-1: zero), how many columns are padded before,
+    taps, their distance, stride. Sums over the rows of a strip lie end to end in one line of ``room``, so that sums
+    over columns are sums of shifted lines: windows that run over the end of a row are computed too, and never read.
     """
     (rows, columns, before), taps, spread, stride = boxes
     pitch, height = columns.shape[0], out.shape[0]
-    first, second, third = room
+    first, second, third = scratch
     together = _strip(boxes, height)
     if together == height and _is_three_by_three(image, out, boxes):
         _three_by_three(image, out, rows, columns, scale, first)
@@ -219,7 +219,7 @@ def box_sum_into(image: Floats, out: Floats, boxes: Any, scale: Any, room: Any) 
 
 
 @compile_loop
-def room_for(boxes: Any, image: Floats, out: Floats) -> Any:
+def scratch_for(boxes: Any, image: Floats, out: Floats) -> Any:
     """Lines for `box_sum_into` ``out`` [..., h, w] from ``image`` [..., H, W]."""
     (_, columns, _), taps, _, _ = boxes
     size = max(_strip(boxes, out.shape[-2]) * columns.shape[0], taps[0] * image.shape[-1])
@@ -229,9 +229,9 @@ def room_for(boxes: Any, image: Floats, out: Floats) -> Any:
 @compile_loop
 def _box_sums(images: Floats, out: Floats, boxes: Any, scale: Any) -> None:
     """`box_sum_into` of ``images`` [n, H, W]."""
-    room = room_for(boxes, images, out)
+    scratch = scratch_for(boxes, images, out)
     for index in range(images.shape[0]):
-        box_sum_into(images[index], out[index], boxes, scale, room)
+        box_sum_into(images[index], out[index], boxes, scale, scratch)
 
 
 class Boxes:
@@ -250,9 +250,9 @@ class Boxes:
         axes = zip(size, kernel_size, stride, dilation, padding)
         self.out_size = [output_size(*axis, padding_mode) for axis in axes]
         # A kernel of one tap only pads: positions counted from 1, so that padded zeros end up as -1.
-        one: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": padding_mode}
+        window: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": padding_mode}
         self._rows, self._columns = (
-            box_sum(np.arange(1, length + 1), padding=(pair,), **one) - 1 for length, pair in zip(size, padding)
+            box_sum(np.arange(1, length + 1), padding=(pair,), **window) - 1 for length, pair in zip(size, padding)
         )
         self._before = int(padding[1][0])
         self._taps, self._stride, self._spread = (tuple(map(int, axis)) for axis in (kernel_size, stride, dilation))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope._utils.compiled import in_threads
-from initscope.theory._box_loops import Boxes, box_sum_into, compile_loop, room_for
+from initscope.theory._box_loops import Boxes, box_sum_into, compile_loop, scratch_for
 
 __all__ = [
     *("Layer", "Stack"),
@@ -74,14 +74,14 @@ def _channel_sums(x: Floats, y: Floats, kxx_maps: Floats, kyy_maps: Floats, gap_
 @compile_loop
 def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
     """The ReLU step in place: kxx/2, kyy/2 and d/2 - √(kxx kyy) ψ(θ); flat arrays, ``series`` in their dtype."""
-    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, quarter, half, one, nothing = series
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, quarter, half, unity, nothing = series
     for j in range(gap.shape[0]):
         a, b, d = math.sqrt(kxx[j]), math.sqrt(kyy[j]), gap[j]
         product = a * b
         # sin²(θ/2), from 2ab(1 - cos θ) = d - (a - b)²
-        square = quarter * (d - (a - b) * (a - b)) / (product if product > nothing else one)
-        square = min(max(square, nothing), one)
-        t = min(square, one - square)
+        square = quarter * (d - (a - b) * (a - b)) / (product if product > nothing else unity)
+        square = min(max(square, nothing), unity)
+        t = min(square, unity - square)
         low = (((c7 * t + c6) * t + c5) * t + c4) * t + c3
         low = ((low * t + c2) * t + c1) * t + c0
         high = (((c15 * t + c14) * t + c13) * t + c12) * t + c11
@@ -89,7 +89,7 @@ def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
         t2 = t * t
         t4 = t2 * t2
         # beyond the right angle: ψ(θ) = -cos θ + ψ(π - θ)
-        psi = t * math.sqrt(t) * (low + high * (t4 * t4)) + max(square + square - one, nothing)
+        psi = t * math.sqrt(t) * (low + high * (t4 * t4)) + max(square + square - unity, nothing)
         gap[j] = half * d - product * psi
         kxx[j] *= half
         kyy[j] *= half
@@ -99,10 +99,10 @@ def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
 def _relu_layer(maps: Floats, out: Floats, boxes: Any, scale: Any, series: Any, rectified: bool) -> None:
     """Box sums of maps [3, pairs, H, W] of kxx, kyy and d, and the ReLU: one pair after the other, in the cache."""
     gain, bias, nothing = scale
-    room = room_for(boxes, maps, out)
+    scratch = scratch_for(boxes, maps, out)
     for pair in range(maps.shape[1]):
         for which in range(3):
-            box_sum_into(maps[which, pair], out[which, pair], boxes, (gain, bias if which < 2 else nothing), room)
+            box_sum_into(maps[which, pair], out[which, pair], boxes, (gain, bias if which < 2 else nothing), scratch)
         if rectified:
             kxx, kyy, gap = out[0, pair].reshape(-1), out[1, pair].reshape(-1), out[2, pair].reshape(-1)
             _relu_step(kxx, kyy, gap, series)
@@ -121,11 +121,11 @@ def _totals(maps: Floats, totals: Floats) -> None:
 def _weigh(maps: Any, out: Any, totals: Any, boxes: Any, scale: Any) -> None:
     """Box sums of kxx, kyy and d [n, H, W] into three [n, h, w], and their totals into three [n], image by image."""
     gain, bias, nothing = scale
-    room = room_for(boxes, maps[0], out[0])
+    scratch = scratch_for(boxes, maps[0], out[0])
     for index in range(maps[0].shape[0]):
         for which in range(3):
             after = out[which][index : index + 1]
-            box_sum_into(maps[which][index], after[0], boxes, (gain, bias if which < 2 else nothing), room)
+            box_sum_into(maps[which][index], after[0], boxes, (gain, bias if which < 2 else nothing), scratch)
             _totals(after.reshape(1, -1), totals[which][index : index + 1])
 
 
@@ -220,7 +220,7 @@ def weighted(kxx: Floats, kyy: Floats, gap: Floats, *, gain: float, bias: float,
 
 def _part(three: Any, share: slice) -> tuple[Any, ...]:
     """Of three maps a share of each, which stays contiguous."""
-    return tuple(one[share] for one in three)
+    return tuple(values[share] for values in three)
 
 
 def rectified(kxx: Floats, kyy: Floats, gap: Floats, axes: int) -> tuple[Floats, Floats]:
@@ -265,7 +265,7 @@ def totals(maps: Floats) -> Floats:
 
 
 class Layer(NamedTuple):
-    """Weights, gain · (box sums) + bias, a ReLU behind if ``rectified``; ``windows``: keywords of `_boxes.box_sum`."""
+    """Weights, gain · (box sums) + bias, then a ReLU if ``rectified``; ``windows``: keywords of `_boxes.box_sum`."""
 
     windows: Mapping[str, Any]
     gain: float = 1.0
@@ -274,7 +274,7 @@ class Layer(NamedTuple):
 
 
 class Stack:
-    """Layers one behind the other on maps of ``size``: made once for many calls of `sums`."""
+    """Consecutive layers on maps of ``size``: made once for many calls of `sums`."""
 
     def __init__(self, size: Sequence[int], layers: Sequence[Layer]) -> None:
         self.size, self._layers = tuple(size), list(layers)
@@ -287,7 +287,7 @@ class Stack:
     def sums(self, x: Floats, y: Floats) -> Floats:
         """float64 sums over the last positions [3, pairs] of kxx, kyy and d, of pairs [pairs, channels, H, W].
 
-        Beside the result it holds the maps of one lot and layer in each thread.
+        In addition to the result it holds the maps of one lot and layer in each thread.
         """
         pairs, channels = x.shape[:2]
         pixels, sums, series = math.prod(self.size), np.empty((3, pairs)), _series(x.dtype)
@@ -306,7 +306,7 @@ class Stack:
         return sums
 
     def _through(self, maps: Floats, series: tuple[Any, ...]) -> Floats:
-        """Maps [3, pairs, H, W] behind all layers."""
+        """Maps [3, pairs, H, W] after all layers."""
         number = maps.dtype.type
         for layer, boxes in zip(self._layers, self._boxes, strict=True):
             before, maps = maps, np.empty((*maps.shape[:2], *boxes.out_size), maps.dtype)

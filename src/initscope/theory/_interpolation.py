@@ -6,10 +6,10 @@ interpolated never vanishes: second moments over the variance, and the two parts
 
 .. math:: E(\sigma(X)-\sigma(Y))^2 = (u-v)^2\,r(u,v) + (1-\cos\theta)\,a(u,v,\theta).
 
-Space is cut into cells of fixed places, each with a grid of its own that is kept: the layers of a network, and networks
-after it, share them. Orders rise until random points of a cell agree with quadrature to a fifth of `TOLERANCE`, so
-that no point between them is off by more than the whole; the elements of cells where they do not, and of those with
-few elements, are integrated one by one.
+Space is cut into cells at fixed positions, each with a grid of its own that is kept: the layers of a network, and
+networks after it, share them. Orders rise until random points of a cell agree with quadrature to a fifth of
+`TOLERANCE`, so that no point between them is off by more than the whole; the elements of cells where they do not, and
+of those with few elements, are integrated one by one.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ def interpolated_transform(
 
 def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tuple[Cell, Array]]:
     """Every cell that holds elements, with the numbers of these."""
-    places = [xp.astype(xp.floor(a / side), xp.int64) for a, side in ((u, _SIDE), (v, _SIDE), (theta, _ANGLE))]
-    places[2] = xp.clip(places[2], 0, 1)
+    corners = [xp.astype(xp.floor(a / side), xp.int64) for a, side in ((u, _SIDE), (v, _SIDE), (theta, _ANGLE))]
+    corners[2] = xp.clip(corners[2], 0, 1)
     # variances of float64 span less than 2^11 cells
-    codes = xp.where(inside, ((places[0] + 1024) * 2048 + places[1] + 1024) * 2 + places[2], -1)
-    found = []
+    codes = xp.where(inside, ((corners[0] + 1024) * 2048 + corners[1] + 1024) * 2 + corners[2], -1)
+    members = []
     for code in xp.unique_values(codes).tolist():
         if code >= 0:
             cell = code // 4096 - 1024, code // 2 % 2048 - 1024, code % 2
-            found.append((cell, xp.nonzero(codes == code)[0]))
-    return found
+            members.append((cell, xp.nonzero(codes == code)[0]))
+    return members
 
 
 def _moment(xp: Any, second_moment: Moment, k: Array) -> Array:

@@ -2,7 +2,7 @@
 
 Smooth functions: the trapezoidal rule, whose error falls exponentially. Functions with kinks: Gauss-Legendre panels
 split at the kinks, and graded where the inner integral of a pair bends. At large variances the bends of a smooth
-function are narrow beside the Gaussian and are treated as kinks. The number of nodes is doubled until it stops
+function are narrow compared with the Gaussian and are treated as kinks. The number of nodes is doubled until it stops
 mattering on a sample of the elements. Elements are processed in chunks, in float64 whatever the input.
 """
 
@@ -72,8 +72,8 @@ def expect_pair(
     dtype, shape, flat = flattened(xp, kxx, kyy, d)
     h = pair.half_gap(*flat)
     order = xp.argsort(h * (1 - h) * (flat[1] if pair.kinks else 1))
-    found = _adaptive(xp, pair.evaluate, pair.nodes, tuple(a[order] for a in flat))
-    return xp.astype(xp.reshape(found[xp.argsort(order)], shape), dtype)
+    values = _adaptive(xp, pair.evaluate, pair.nodes, tuple(a[order] for a in flat))
+    return xp.astype(xp.reshape(values[xp.argsort(order)], shape), dtype)
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,15 @@ class _Pair:
             h = h - xp.where(h > 1 - 1e-9, xp.full_like(h, 1e-9), xp.zeros_like(h))
         sx, sy, h = safe_sqrt(xp, kxx)[..., None], safe_sqrt(xp, kyy)[..., None], h[..., None]
         cosine, sine = 1 - 2 * h, 2 * safe_sqrt(xp, h) * safe_sqrt(xp, 1 - h)
-        # Beside a smooth bend Y given X hardly varies: nothing to split there.
-        beside = self.smooth and float(xp.max(sy * sine)) <= 1
+        # Next to a smooth bend Y given X hardly varies: nothing to split there.
+        smooth = self.smooth and float(xp.max(sy * sine)) <= 1
         # Given X = sx·z, Y ~ N(sy·cosine·z, (sy·sine)²): its mean of σ bends where cosine·z·sy passes a kink.
         outer_breaks = [_scaled_kink(xp, kink, sx) for kink in kinks]
         steep = xp.where(xp.abs(cosine) > 1e-3, cosine, xp.full_like(cosine, 1e-3))
-        steps = (0.0,) if beside else _TRANSITIONS
+        steps = (0.0,) if smooth else _TRANSITIONS
         outer_breaks += [(_scaled_kink(xp, kink, sy) + step * sine) / steep for kink in kinks for step in steps]
         z, weight = _rule(xp, level, outer_breaks, sx)
-        inner = self._given(level, z, sx, sy, cosine, sine, () if beside else kinks)
+        inner = self._given(level, z, sx, sy, cosine, sine, () if smooth else kinks)
         return xp.sum(weight * inner, axis=-1)
 
     def _given(
@@ -257,11 +257,11 @@ def find_kinks(function: Callable[[Any], Any], reach: float = 8.0, points: int =
     kept = np.abs(_second_difference(function, center, width))
     # After 20 halvings a smooth bend has shrunk by 4^-20, a kink by 2^-20 only.
     sharp = (kept > bend[most] * 2.0**-20 * 0.05) & (kept > 64 * np.finfo(float).eps * scale)
-    found: list[float] = []
-    for index, place in zip(most[sharp], center[sharp], strict=True):
-        if not any(abs(x[index] - kink) <= 2 * step for kink in found):
-            found.append(round(float(place), 5))
-    return tuple(sorted(found))
+    kinks: list[float] = []
+    for index, position in zip(most[sharp], center[sharp], strict=True):
+        if not any(abs(x[index] - kink) <= 2 * step for kink in kinks):
+            kinks.append(round(float(position), 5))
+    return tuple(sorted(kinks))
 
 
 def _second_difference(function: Callable[[Any], Any], x: np.ndarray, step: float) -> np.ndarray:

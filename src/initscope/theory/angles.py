@@ -1,6 +1,6 @@
 r"""What one wide dense layer does to the angle of a pair, and what many of them do in the end.
 
-`relu_cosine` is the map of a He-initialised ReLU layer, `cosine_map` that of any activation; `fixed_points`,
+`relu_cosine` is the map of a He-initialized ReLU layer, `cosine_map` that of any activation; `fixed_points`,
 `slope_at_one`, `critical_gain` and `collapse_depth` say where a deep stack of them leads.
 Angles are in radians, :math:`\rho = \cos\theta`.
 """
@@ -181,7 +181,7 @@ def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     >>> [(f"{abs(p.cosine):.6f}", p.stable) for p in fixed_points("relu", strength=1.0)]
     [('0.000000', True), ('1.000000', False)]
     """
-    from scipy.optimize import brentq  # a third of a second, which most who import this room do not need
+    from scipy.optimize import brentq  # a third of a second, which most users of this package do not need
 
     def change(theta: float) -> float:
         """Share of the gap 1 - ρ by which a layer shrinks it."""
@@ -269,12 +269,13 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
         return sigma.gain
     k, gain = _critical_variance(sigma, bias_variance)
     growth = [
-        math.log(gain**2 * float(sigma.second_moment(each)) + bias_variance) for each in (k / _NEARBY, k * _NEARBY)
+        math.log(gain**2 * float(sigma.second_moment(variance)) + bias_variance)
+        for variance in (k / _NEARBY, k * _NEARBY)
     ]
     if growth[1] - growth[0] > 2 * math.log(_NEARBY) + 1e-9:
         raise InputError(
             f"{sigma.name} with bias_variance = {bias_variance:g} reaches χ = 1 at the gain {gain:.4g}, where a "
-            f"variance above {k:.3g} grows without end; normalise the layers instead"
+            f"variance above {k:.3g} grows without end; normalize the layers instead"
         )
     return gain
 

@@ -108,7 +108,9 @@ def _log_laplace(heights: Floats, weights: Floats) -> Floats:
     return np.asarray(np.where(lost < 0.5, np.log1p(-np.minimum(lost, 0.5)), np.log(left)))
 
 
-def expected_log_sum_exp(tokens: int, deviation: float, *, own: Any = None, own_deviation: float | None = None) -> Any:
+def expected_log_sum_exp(
+    tokens: int, deviation: float, *, own_mean: Any = None, own_deviation: float | None = None
+) -> Any:
     r"""Mean of :math:`\ln\sum_j e^{E_j}` of V i.i.d. Gaussian logits, of which one may have a mean of its own.
 
     .. math:: \int_0^\infty \big(e^{-u} - \varphi(u)^{V-1}\,\varphi_o(u)\big)\frac{du}{u},
@@ -124,7 +126,7 @@ def expected_log_sum_exp(tokens: int, deviation: float, *, own: Any = None, own_
         Number of logits V, the one with a mean included.
     deviation : float
         Standard deviation s of the logits. Above 40 the sum is taken for its largest term, which costs less than .1 %.
-    own : float or array, optional
+    own_mean : float or array, optional
         Mean of one of the logits; None: all have mean 0.
     own_deviation : float, optional
         Its standard deviation, at most about s; None: s.
@@ -138,13 +140,13 @@ def expected_log_sum_exp(tokens: int, deviation: float, *, own: Any = None, own_
     --------
     >>> round(expected_log_sum_exp(1000, 0.1), 4), round(math.log(1000) + 0.1**2 / 2, 4)
     (6.9128, 6.9128)
-    >>> round(expected_log_sum_exp(1000, 0.1, own=50.0), 4)
+    >>> round(expected_log_sum_exp(1000, 0.1, own_mean=50.0), 4)
     50.0
     """
     tokens = check_count("tokens", tokens)
     if not 0 <= deviation < math.inf:
         raise InputError(f"deviation = {deviation} must be finite and not negative")
-    means = np.asarray(0.0 if own is None else own, dtype=np.float64)
+    means = np.asarray(0.0 if own_mean is None else own_mean, dtype=np.float64)
     spread = deviation if own_deviation is None else own_deviation
     times = max(deviation, 40.0) / 40.0
     means, deviation, spread = means / times, deviation / times, spread / times
@@ -286,10 +288,10 @@ def angle_exponent(before: float, after: float) -> float:
 
 
 def residual_growth(depth: int, branch_variance: float, *, branches: int = 2, start: float = 1.0) -> float:
-    r"""Mean square of a pre-norm residual stream behind ``depth`` blocks: :math:`k_0 + L\,b\,\sigma^2`.
+    r"""Mean square of a pre-norm residual stream after ``depth`` blocks: :math:`k_0 + L\,b\,\sigma^2`.
 
     Every branch reads a normed stream and so adds the same variance: the stream grows linearly. With output weights
-    scaled by :math:`1/\sqrt{2L}` it stays bounded; behind norms after every sum it is 1.
+    scaled by :math:`1/\sqrt{2L}` it stays bounded; with a norm after every sum it is 1.
 
     >>> residual_growth(32, 0.25), residual_growth(32, 0.25 / 64)
     (17.0, 1.25)

@@ -1,6 +1,6 @@
 r"""How many: filters of a convolutional layer, dimensions of a linear one, bits of a sign embedding.
 
-For each the source's bound with explicit constants, and the exact or sharp number beside it. Filters are i.i.d., so
+For each the source's bound with explicit constants, and the exact or sharp number next to it. Filters are i.i.d., so
 what they average concentrates; the constants of theorem 2 and corollary 1 of the JL-for-CNNs paper are derived in the
 docs (plan).
 """
@@ -63,8 +63,8 @@ def inner_product_filters(
 
     .. math:: N > \max(K, K^2)\,\log\frac{2n^2}{\delta}, \qquad K = \frac{D\,\nu^2 L^2 R^2 n^2}{\varepsilon}
 
-    n² = ``positions`` counts the places of the filter, 784 for a 28 × 28 image. R = ``patch_norm`` bounds the norm of
-    every patch of both images, ν² = ``variance`` of the weights, L the Lipschitz constant of an activation with
+    n² = ``positions`` counts the positions of the filter, 784 for a 28 × 28 image. R = ``patch_norm`` bounds the norm
+    of every patch of both images, ν² = ``variance`` of the weights, L the Lipschitz constant of an activation with
     σ(0) = 0 (needed, not said). ``eps`` is absolute, in units of the inner product. D is `BERNSTEIN_CONSTANT`.
     """
     check_probability("delta", delta)
@@ -103,7 +103,7 @@ def cosine_filters(
     .. math:: N > \max(K, K^2)\,\log\frac{6n^2}{\delta}, \qquad K = \frac{5 D L^2 R^2 n^2}{\varepsilon\,\nu_\sigma^2
               r^2}
 
-    n² = ``positions`` counts the places of the filter, which cyclic convolution has one of at each pixel: 784 for a
+    n² = ``positions`` counts the positions of the filter, which cyclic convolution has one of at each pixel: 784 for a
     28 × 28 image, not its side 28. R = ``patch_ratio`` bounds every patch norm over its image's norm, and D is
     `BERNSTEIN_CONSTANT`. L = ``lipschitz`` is the Lipschitz constant of the activation (1 for ReLU), ν_σ² =
     ``second_moment`` the E σ(Z)² of the homogeneous activation (½ for ReLU; the paper prints ν²). Cyclic convolution,
@@ -223,9 +223,9 @@ def _largest_of_three(
 ) -> int:
     """Corollary 1 from theorem 2: ⟨x,x⟩, ⟨x,y⟩ and ⟨y,y⟩ within ε/5 of the norms, each but for δ/3."""
     check_between("eps", eps, 0.0, 1.0)
-    each = check_probability("delta", delta) / 3
+    share = check_probability("delta", delta) / 3
     return max(
-        filters(patches[a], patches[b], eps / 5 * math.sqrt(squared_norms[a] * squared_norms[b]), each)
+        filters(patches[a], patches[b], eps / 5 * math.sqrt(squared_norms[a] * squared_norms[b]), share)
         for a, b in ((0, 0), (0, 1), (1, 1))
     )
 

@@ -83,6 +83,6 @@ def block_toeplitz(
 def _seen_by(windows: Windows, padded: npt.NDArray[np.float64], tap: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Number of the pixel that this tap reads at each position."""
     spans = [spread * (taps - 1) for taps, spread in zip(windows.kernel_size, windows.dilation, strict=True)]
-    places = zip(tap, windows.dilation, padded.shape, spans, windows.stride, strict=True)
-    cut = tuple(slice(k * spread, length - span + k * spread, step) for k, spread, length, span, step in places)
+    axes = zip(tap, windows.dilation, padded.shape, spans, windows.stride, strict=True)
+    cut = tuple(slice(k * spread, length - span + k * spread, step) for k, spread, length, span, step in axes)
     return padded[cut].ravel().astype(np.int64)

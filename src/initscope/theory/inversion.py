@@ -53,8 +53,8 @@ def _usable_slope(variance: float, sigma: Activation) -> float:
     slope = float(estimate_slope(variance, sigma))
     if abs(slope) <= 1e-9 * math.sqrt(float(sigma.second_moment(variance)) / variance):
         raise InputError(
-            f"{sigma.name} has mean slope 0 at variance {variance:g}: x and -x have outputs alike, which no linear "
-            "estimate tells apart; use another activation"
+            f"{sigma.name} has mean slope 0 at variance {variance:g}: x and -x have the same output, so no linear "
+            "estimate distinguishes them; use another activation"
         )
     return slope
 
@@ -166,7 +166,7 @@ def deep_linear_error(inputs: int, widths: Sequence[int], dimension: int | None 
 def span_probability(outputs: int, inputs: int) -> float:
     r"""Probability that the active rows at a given input span the input space: :math:`P(B \ge n)`, B ~ Bin(m, 1/2).
 
-    Beyond the sources: the binomial law of the active rows.
+    Beyond the sources: the binomial distribution of the active rows.
 
     Rows with a continuous density are in general position, so that their number decides. Exact.
 
@@ -186,8 +186,8 @@ def active_condition(expansivity: Array) -> Array:
 
     .. math:: \kappa \to \frac{\sqrt{\alpha/2}+1}{\sqrt{\alpha/2}-1},\qquad \alpha > 2
 
-    The edges of the Marchenko–Pastur law for m/2 rows: the rows' product with the input is half-normal, which changes
-    one direction of n. Below α = 2 the rows do not span: infinite.
+    The edges of the Marchenko–Pastur distribution for m/2 rows: the rows' product with the input is half-normal, which
+    changes one direction of n. Below α = 2 the rows do not span: infinite.
 
     >>> float(active_condition(8.0))
     3.0
@@ -217,7 +217,7 @@ def noise_amplification(inputs: int, active: int, sd: float = 1.0) -> float:
 
 
 def donoho_tanner(measured: Array) -> Array:
-    r"""Sparsity k/m up to which :math:`\ell_1` minimisation recovers a k-sparse vector from m = δn Gaussian products.
+    r"""Sparsity k/m up to which :math:`\ell_1` minimization recovers a k-sparse vector from m = δn Gaussian products.
 
     .. math:: \delta = \frac{2\varphi(z)}{z + 2(\varphi(z) - z\Phi(-z))},\qquad
               \rho(\delta) = 1 - \frac{z\Phi(-z)}{\varphi(z)}

@@ -1,7 +1,7 @@
-r"""Dense linear layers: what Johnson and Lindenstrauss promise of a cosine, and its exact law.
+r"""Dense linear layers: what Johnson and Lindenstrauss promise of a cosine, and its exact distribution.
 
 The outputs of a layer of N Gaussian neurons are N independent pairs of correlation ρ, so the output cosine is a sample
-correlation around a known mean: its law is Fisher's, whatever the inputs' dimension.
+correlation around a known mean: its distribution is Fisher's, whatever the inputs' dimension.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def linear_cosine_failure(width: int, eps: float, *, rho: float = 0.0) -> float:
               {\sqrt{2\pi}\,\Gamma(N+\frac12)\,(1-\rho r)^{N-1/2}}\;
               {}_2F_1\bigl(\tfrac12, \tfrac12; N+\tfrac12; \tfrac{1+\rho r}{2}\bigr)
 
-    Fisher's law of a correlation coefficient with N degrees of freedom: i.i.d. Gaussian weights of mean zero, no
-    activation, any inputs of that cosine. ρ = 0 is the widest law. One neuron leaves ±1. Sharpens the
+    Fisher's distribution of a correlation coefficient with N degrees of freedom: i.i.d. Gaussian weights of mean zero,
+    no activation, any inputs of that cosine. ρ = 0 is the widest distribution. One neuron leaves ±1. Sharpens the
     Johnson–Lindenstrauss statement of [Nachum2022]_ section 1; beyond the paper.
 
     >>> round(linear_cosine_failure(2, 0.5), 9)      # arcsine law: 1 - 2 arcsin(1/2)/π
@@ -74,7 +74,7 @@ def linear_cosine_failure(width: int, eps: float, *, rho: float = 0.0) -> float:
 
 
 def _upper_tail(width: int, rho: float, eps: float) -> float:
-    """P(r > ρ + eps), integrated in Fisher's variable z = artanh r, where the law is nearly Gaussian.
+    """P(r > ρ + eps), integrated in Fisher's variable z = artanh r, where the distribution is nearly Gaussian.
 
     With ζ = artanh ρ the powers in the density are those of cosh(z - ζ) and √(cosh z / cosh ζ): nothing cancels,
     however many neurons.
@@ -99,15 +99,15 @@ def _log_cosh(z: np.ndarray) -> np.ndarray:
     """Without overflow, and with its digits near 0."""
     size = np.abs(z)
     near = np.log1p(2 * np.sinh(np.minimum(size, 1) / 2) ** 2)
-    found: np.ndarray = np.where(size < 1, near, np.logaddexp(size, -size) - math.log(2))
-    return found
+    result: np.ndarray = np.where(size < 1, near, np.logaddexp(size, -size) - math.log(2))
+    return result
 
 
 def linear_cosine_width(eps: float, delta: float, *, rho: float = 0.0, pairs: int = 1) -> int:
     """Smallest width of a dense linear layer that keeps a cosine ρ within ``eps``, but for a probability ``delta``.
 
-    By the exact law (`linear_cosine_failure`), for ``pairs`` cosines at once by the union bound. Beyond [Nachum2022]_
-    section 1.
+    By the exact distribution (`linear_cosine_failure`), for ``pairs`` cosines at once by the union bound. Beyond
+    [Nachum2022]_ section 1.
 
     >>> linear_cosine_width(0.1, 0.05), linear_cosine_bound(0.1, 0.05)
     (384, 6825)

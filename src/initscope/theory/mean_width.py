@@ -90,7 +90,7 @@ class WidthSet(Protocol):
         """The width without sampling, or None."""
 
 
-def _beside(g: Array, *constants: np.ndarray) -> tuple[Any, ...]:
+def _on_library_of(g: Array, *constants: np.ndarray) -> tuple[Any, ...]:
     """``(xp, g, *constants)``, the set's own arrays brought to the library, dtype and device of ``g``."""
     xp, g = namespace(g)
     return xp, g, *(xp.asarray(constant, dtype=g.dtype, device=device(g)) for constant in constants)
@@ -159,7 +159,7 @@ class Subspace:
 
     def support(self, g: Array) -> Array:
         """Radius times the norm of each row's projection."""
-        _, g, frame = _beside(g, self._frame)
+        _, g, frame = _on_library_of(g, self._frame)
         return self.radius * _norm(g @ frame)
 
     def width(self) -> float:
@@ -205,7 +205,7 @@ class Ellipsoid:
 
     def support(self, g: Array) -> Array:
         """Norm of :math:`B^Tg` for each row."""
-        _, g, matrix = _beside(g, self.matrix)
+        _, g, matrix = _on_library_of(g, self.matrix)
         return _norm(g @ matrix)
 
     def width(self) -> float:
@@ -261,7 +261,7 @@ class SparseSet:
         """Norm of the k largest correlations with the dictionary."""
         xp, g = namespace(g)
         if not isinstance(self.dictionary, int):
-            _, g, matrix = _beside(g, self.dictionary)
+            _, g, matrix = _on_library_of(g, self.dictionary)
             g = g @ matrix
         if self.nonzeros < g.shape[-1]:
             g = xp.sort(xp.abs(g), axis=-1)[..., -self.nonzeros :]
@@ -319,7 +319,7 @@ class GaussianMixture:
         factors = np.asarray(self.factors, dtype=np.float64)
         if factors.ndim != 3 or factors.shape[:2] != means.shape or not np.isfinite(factors).all():
             raise InputError(
-                f"factors have shape {factors.shape}, means {means.shape}; expected finite [L, n, d] beside [L, n]"
+                f"factors have shape {factors.shape}, means {means.shape}; expected finite [L, n, d] and [L, n]"
             )
         frames = [orthonormal(factor) for factor in factors]
         centers = np.stack([mean - frame @ (frame.T @ mean) for mean, frame in zip(means, frames)])
@@ -353,7 +353,7 @@ class GaussianMixture:
         xp, g = namespace(g)
         result = None
         for center, frame in zip(self._centers, self._frames):
-            _, _, middle, directions = _beside(g, center, frame)
+            _, _, middle, directions = _on_library_of(g, center, frame)
             value = g @ middle + self._reach(center) * _norm(g @ directions)
             result = value if result is None else xp.maximum(result, value)
         return result

@@ -72,7 +72,7 @@ def gromov_hausdorff_bounds(before: Any, after: Any) -> GromovHausdorff:
 
 
 def _farthest(points: Floats, others: Floats) -> float:
-    """Largest distance of a point of the line from its nearest neighbour among sorted others."""
+    """Largest distance of a point of the line from its nearest neighbor among sorted others."""
     right = np.searchsorted(others, points).clip(0, len(others) - 1)
     left = (right - 1).clip(0)
     return float(np.minimum(np.abs(points - others[left]), np.abs(points - others[right])).max())

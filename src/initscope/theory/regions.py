@@ -1,7 +1,7 @@
-r"""Representation power in numbers: cells of deep and of shallow networks, and mixtures beside Boltzmann machines.
+r"""Representation power in numbers: cells of deep and shallow networks, and mixtures against Boltzmann machines.
 
-The two counts behind "depth is important" in [Bronstein2016]_: how many linear pieces ReLU layers can have
-(`montufar_regions` beside `arrangement_regions`), and how many products a mixture needs to be as rich as a restricted
+The two counts that support "depth is important" in [Bronstein2016]_: how many linear pieces ReLU layers can have
+(`montufar_regions` and `arrangement_regions`), and how many products a mixture needs to be as rich as a restricted
 Boltzmann machine (`rbm_mixture`).
 """
 
@@ -36,7 +36,8 @@ def montufar_regions(inputs: int, widths: Sequence[int]) -> int:
 
     .. math:: \Bigl(\prod_{l<L} \lfloor n_l/n_0 \rfloor^{n_0}\Bigr) \sum_{j=0}^{n_0} \binom{n_L}{j}
 
-    Exponential in the depth, where one layer of as many units has polynomially many (`arrangement_regions`).
+    Exponential in the depth, where one layer with the same number of units has polynomially many
+    (`arrangement_regions`).
 
     >>> montufar_regions(1, [3, 3]), montufar_regions(2, [4])
     (12, 11)
@@ -54,7 +55,7 @@ class RBMMixture(Result):
 
     components: int
     exact: bool
-    """Whether so many are enough, too; else they are a lower bound."""
+    """Whether this number is also enough; otherwise it is a lower bound."""
     rbm_parameters: int
     mixture_parameters: int
 
@@ -66,7 +67,7 @@ def rbm_mixture(visible: int, hidden: int) -> RBMMixture:
               \text{else } k \ge 2^l,\ l = \max\{l \le m: 4\lceil l/3\rceil \le n\}
 
     n binary ``visible`` and m ``hidden`` units [MontufarMorton2014]_: three hidden units give four visible ones eight
-    modes that no two share a neighbour, a product distribution has one. So the machine's nm + n + m parameters stand
+    modes that no two share a neighbor, a product distribution has one. So the machine's nm + n + m parameters stand
     against k(n+1) - 1.
 
     >>> rbm_mixture(visible=100, hidden=30).components == 2**30

@@ -1,6 +1,6 @@
 r"""Class geometry: what random weights do to distances and angles, where training ends, and intervals of medians.
 
-`relu_distance_ratio` and `relu_angle_ratio` are the baselines beside which ratios of a trained network stand;
+`relu_distance_ratio` and `relu_angle_ratio` are the baselines for the ratios of a trained network;
 `simplex_cosine` and `variability_collapse` say how far training has gone; `bootstrap_median` gives every median its
 interval.
 """
@@ -100,7 +100,7 @@ def relu_distance_ratio(norm_u: Array, norm_v: Array, theta: Array) -> Array:
               \sqrt{1 - \frac{2\,\|u\|\|v\|\,\psi(\theta)}{\|u-v\|^2}}
 
     Near 1 for small angles and 1/√2 for opposite inputs of one norm; NaN for equal ones. `squared_distance`,
-    which is the concentration of distances in [Bronstein2016]_ with its sign mended.
+    which is the concentration of distances in [Bronstein2016]_ with its sign corrected.
 
     >>> round(float(relu_distance_ratio(1.0, 1.0, np.pi)) ** 2, 12)
     0.5
@@ -133,15 +133,15 @@ def variability_collapse(rows: NDArray[Any], classes: NDArray[Any]) -> float:
     >>> variability_collapse(points, np.array([0, 0, 1, 1]))      # varies across the line between the means only
     0.0
     """
-    found, number = np.unique(classes, return_inverse=True)
-    if len(found) < 2:
-        raise InputError(f"{len(found)} class: variation between classes needs at least two")
+    labels, number = np.unique(classes, return_inverse=True)
+    if len(labels) < 2:
+        raise InputError(f"{len(labels)} class: variation between classes needs at least two")
     rows = np.asarray(rows, dtype=np.float64)
-    means = np.stack([rows[number == each].mean(axis=0) for each in range(len(found))])
+    means = np.stack([rows[number == index].mean(axis=0) for index in range(len(labels))])
     centered = means - means.mean(axis=0)
     inverse = np.linalg.pinv(centered.T, rcond=1e-10)
     within = 0.0
-    for each in range(len(found)):
-        part = rows[number == each] - means[each]
-        within += float(((part @ inverse.T) ** 2).sum(axis=1).mean()) / len(found)
+    for index in range(len(labels)):
+        part = rows[number == index] - means[index]
+        within += float(((part @ inverse.T) ** 2).sum(axis=1).mean()) / len(labels)
     return within

@@ -34,8 +34,9 @@ def orlicz_norm(variable: Any, *, power: float = 2.0, psi: Callable[[np.ndarray]
     ----------
     variable
         A variable of ``scipy.stats`` (frozen, continuous or discrete), or numbers: then the norm is that of their
-        empirical law. It is exact for that law and comes out too small for the one behind it; no standard error is
-        given because none exists in the case of interest (of a Gaussian, :math:`e^{2X^2/t^2}` has no mean at the norm).
+        empirical distribution. It is exact for that distribution and comes out too small for the true distribution; no
+        standard error is given because none exists in the case of interest (of a Gaussian, :math:`e^{2X^2/t^2}` has no
+        mean at the norm).
     power
         p ≥ 1 of ψ_p.
     psi
@@ -112,7 +113,7 @@ def _of_variable(variable: Any, power: float) -> tuple[Callable[[float], float],
             logs = np.where(log_weights == -np.inf, -np.inf, logs)
             # A tail that is not negligible at the last point is one that grows: the mean is infinite.
             grows = any(
-                math.isinf(end) and logs[place] > -40.0 for end, place in ((ends[0], 0), (ends[1], len(logs) - 1))
+                math.isinf(end) and logs[index] > -40.0 for end, index in ((ends[0], 0), (ends[1], len(logs) - 1))
             )
             return math.inf if grows else float(np.exp(logs).sum() - np.exp(log_weights).sum())
 

@@ -75,7 +75,7 @@ def test_nothing_is_inferred_where_nothing_fits(output, targets):
 
 def test_probabilities_are_pointed_out():
     assert "pass loss= to be sure" in infer_loss(SCORES.softmax(1), LABELS).reason
-    assert infer_loss(SCORES[:, :1], BINARY, kind="sigmoid").name == "bce"
+    assert infer_loss(SCORES[:, :1], BINARY, kind="unit interval").name == "bce"
 
 
 @pytest.mark.parametrize(

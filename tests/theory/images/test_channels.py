@@ -126,11 +126,11 @@ def test_saturation():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: channel_statistics(x[:, :1]), "two channels; grey images"),
+        (lambda x: channel_statistics(x[:, :1]), "two channels; gray images"),
         (lambda x: channel_statistics(x[:1]), "at least two images"),
         (lambda x: channel_statistics(0 * x), "fewer than two images have all channels non-zero"),
         (lambda x: channel_statistics(np.where(x > 0.99, np.nan, x)), "image 0 holds NaN"),
-        (lambda x: gray_share(0 * x), "zero or holds NaN has no grey share"),
+        (lambda x: gray_share(0 * x), "zero or holds NaN has no gray share"),
         (lambda x: red_green_pair(0), "size = 0"),
         (lambda x: saturation.run(x[:, :1], x[:, :1], kernel_size=3), "single channel"),
         (lambda x: saturation.run(x, x, kernel_size=3, strengths=(2,)), "strength = 2 must lie in"),

@@ -129,7 +129,7 @@ def test_outliers_are_the_images_of_one_colour():
     assert (found.skipped, found.share) == (1, 0.4)
     assert found.outliers[0].gray_share == pytest.approx(1 / 3)
     assert found.outliers[1].energy[1] == pytest.approx((greenish[1] ** 2).sum() / (greenish**2).sum())
-    with pytest.raises(InputError, match="no colour"):
+    with pytest.raises(InputError, match="no color"):
         monochromatic_outliers(images[:, :1])
     with pytest.raises(InputError, match="names for 6 images"):
         monochromatic_outliers(images, names=["a"])

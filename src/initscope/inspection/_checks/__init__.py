@@ -49,7 +49,7 @@ def _words(wanted: str | Iterable[str]) -> list[str]:
 
 
 def refuse_unknown(wanted: str | Iterable[str], option: str, *, levels: bool = False) -> None:
-    """Refuse a list of codes, prefixes and names that holds one nobody declared; ``levels`` may be named too."""
+    """Refuse a list of codes, prefixes and names that holds an undeclared one; ``levels`` may be named too."""
     words = _words(wanted)
     if wanted and not words:
         raise InputError(f"{option} {wanted!r} names no check; give a code such as IS103, a prefix or a name")

@@ -13,7 +13,7 @@ _NEVER_MIXING = ("movement", "recurrent", "attention")
 _MOST = 0.5
 """Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
 _NEEDED = 4.0
-"""Standard deviations by which the targets of neighbours agree more than by chance if they depend on the inputs."""
+"""Standard deviations by which the targets of neighbors agree more than by chance if they depend on the inputs."""
 _UNRELATED = 2.0
 """Standard deviations below which inputs and targets may be unrelated."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
@@ -46,13 +46,13 @@ def _batch_statistics(evidence: Evidence, _: float) -> Hit | None:
 
 
 def _mixed(evidence: Evidence, by_statistics: bool) -> Hit | None:
-    found = evidence.depends
-    if found.mixed is None:
+    dependence = evidence.depends
+    if dependence.mixed is None:
         return None
-    row = evidence.seen.rows[found.mixed]
+    row = evidence.seen.rows[dependence.mixed]
     alone = len(row.reads) == 1 or row.traits.attention == "fused"
-    moved = found.apart and row.role in _NEVER_MIXING and alone
-    return None if moved is by_statistics else Hit(found.mixed)
+    moved = dependence.apart and row.role in _NEVER_MIXING and alone
+    return None if moved is by_statistics else Hit(dependence.mixed)
 
 
 @check(
@@ -145,8 +145,8 @@ def _frozen_layers(evidence: Evidence, _: float) -> Hit | None:
     step = evidence.step
     if not step.frozen or step.frozen_share == 1 or (step.frozen_share >= _MOST and not evidence.frozen_random):
         return None
-    one = f'model.get_submodule("{step.frozen[0]}").requires_grad_(True)'
-    facts = _listed(step.frozen) | {"unfreeze": one if len(step.frozen) == 1 else "model.requires_grad_(True)"}
+    unfreeze = f'model.get_submodule("{step.frozen[0]}").requires_grad_(True)'
+    facts = _listed(step.frozen) | {"unfreeze": unfreeze if len(step.frozen) == 1 else "model.requires_grad_(True)"}
     return Hit(evidence.row_of(step.frozen[0]), float(len(step.frozen)), step.frozen[0], facts=facts)
 
 
@@ -290,12 +290,12 @@ def _input_ignored(evidence: Evidence, threshold: float) -> Hit | None:
 
     Where the model learns, and nothing shows that the targets need the rest, it is information.
     """
-    found = evidence.depends
-    if not found.ignored > threshold:
+    dependence = evidence.depends
+    if not dependence.ignored > threshold:
         return None
-    relation, used = found.ignored_relation or 0.0, found.used_relation or 0.0
+    relation, used = dependence.ignored_relation or 0.0, dependence.used_relation or 0.0
     needed = relation > _NEEDED and used < _UNRELATED
     level = "error" if needed else "info" if evidence.harm == "none" else None
     why = ", and the targets depend on these and not on the others" if needed else ""
-    facts = {"percent": 100 * found.ignored, "why": why, "relation": relation, "used_relation": used}
-    return Hit(evidence.start, found.ignored, level=level, facts=facts)  # type: ignore[arg-type]
+    facts = {"percent": 100 * dependence.ignored, "why": why, "relation": relation, "used_relation": used}
+    return Hit(evidence.start, dependence.ignored, level=level, facts=facts)  # type: ignore[arg-type]

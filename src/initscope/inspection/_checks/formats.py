@@ -20,8 +20,8 @@ _FLOAT16 = ("Micikevicius et al. 2018, section 3.2",)
 def _float16_overflow(evidence: Evidence, threshold: float) -> Hit | None:
     """Values on the way to the output exceed the largest number of float16."""
     over = evidence.overflow
-    found = np.flatnonzero(over > threshold)
-    return Hit(int(found[0]), float(np.nanmax(over))) if len(found) else None
+    overflowing = np.flatnonzero(over > threshold)
+    return Hit(int(overflowing[0]), float(np.nanmax(over))) if len(overflowing) else None
 
 
 @check(

@@ -168,11 +168,11 @@ def _initial_loss(evidence: Evidence, threshold: float) -> Hit | None:
         return None
     excess = loss - chance
     error = excess > _HOPELESS * threshold or not evidence.head_gain <= _HEAD_GAIN
-    place, weights = min(evidence.signal.head, evidence.signal.output), evidence.facts.weights
-    tied = weights is not None and evidence.seen.rows[place].within in weights.tied
+    row, weights = min(evidence.signal.head, evidence.signal.output), evidence.facts.weights
+    tied = weights is not None and evidence.seen.rows[row].within in weights.tied
     fix = 'torch.nn.init.normal_(model.get_submodule("{layer}").weight, std=0.02)  # tied: changes the embedding too'
     facts = {"loss": loss, "chance": chance}
-    return Hit(place, excess, level=None if error else "warning", fix=fix if tied else None, facts=facts)
+    return Hit(row, excess, level=None if error else "warning", fix=fix if tied else None, facts=facts)
 
 
 @check(

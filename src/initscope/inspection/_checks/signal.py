@@ -170,7 +170,7 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Hit | None:
     One jump is no trend, nor are widths that alternate: the smaller of the median slope of all pairs of blocks (Theil
     and Sen) and the median step counts.
     """
-    passed, places = evidence.gradient_by_block
+    passed, blocks = evidence.gradient_by_block
     if len(passed) < 3:
         return None
     logs, (first, second) = np.log(passed), np.triu_indices(len(passed), 1)
@@ -179,7 +179,7 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Hit | None:
     if not total > threshold:
         return None
     shrink, none_left = passed[0] < passed[-1], np.flatnonzero(evidence.gradients == 0)[:1].tolist()
-    row = min([places[0], *none_left]) if shrink else places[-1]
+    row = min([blocks[0], *none_left]) if shrink else blocks[-1]
     facts = {"trend": "vanish" if shrink else "explode", "ratio": evidence.first_gradient, "total": total}
     return Hit(row, total, facts=facts)
 
@@ -195,16 +195,16 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Hit | None:
 )  # fmt: skip
 def _dead_units(evidence: Evidence, threshold: float) -> Hit | None:
     """More than half of the units after an activation are zero for all samples, by two standard errors."""
-    found = np.flatnonzero(dead_rows(evidence, threshold))
-    if not len(found):
+    dead_at = np.flatnonzero(dead_rows(evidence, threshold))
+    if not len(dead_at):
         return None
-    row = evidence.seen.rows[int(found[0])]
+    row = evidence.seen.rows[int(dead_at[0])]
     before = {evidence.seen.rows[parent].within for parent in row.reads} | {row.within}
     weights = evidence.facts.weights
     shifted = [] if weights is None else [path for path in weights.shifted if path in before]
     fix = f'torch.nn.init.zeros_(model.get_submodule("{shifted[0]}").bias)' if shifted else None
-    worst = float(evidence.seen.dead_fraction[found].max())
-    return Hit(int(found[0]), worst, fix=fix, facts={"percent": 100 * worst})
+    worst = float(evidence.seen.dead_fraction[dead_at].max())
+    return Hit(int(dead_at[0]), worst, fix=fix, facts={"percent": 100 * worst})
 
 
 def dead_rows(evidence: Evidence, threshold: float) -> npt.NDArray[np.bool_]:
@@ -234,7 +234,7 @@ def _saturated(evidence: Evidence, threshold: float) -> Hit | None:
 @check(
     "IS111", "rank-loss", "error", threshold=1.5, unit="participation ratio of a layer's outputs", fix=_PRESERVE,
     message="From {at} on, samples differ in hardly more than one direction (effective rank {value:.2f}).",
-    why="what lies on a line cannot be separated into classes that do not",
+    why="points on a line can only be separated into intervals",
     advice="re-initialize with initscope.initializers.{keeping}, or use fewer layers: a network as deep as wide loses "
     "rank by chance",
     references=("Daneshmand et al. 2020, section 3",),

@@ -14,7 +14,7 @@ _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
 _ALIKE = 0.3
-"""Correlation of neighbours from which on they count as alike."""
+"""Correlation of neighbors from which on they count as alike."""
 _LINEAR = "layers without an activation between them are one linear layer"
 
 
@@ -244,7 +244,7 @@ def _rounding(evidence: Evidence, _: float) -> Hit | None:
 def _axis_order(evidence: Evidence, _: float) -> Hit | None:
     """A view or reshape gives the same axes in another order, also where heads are cut out of the units.
 
-    It is an error where neighbouring values of the data are no longer alike after it, and information in a model that
+    It is an error where neighboring values of the data are no longer alike after it, and information in a model that
     learns.
     """
     rows = evidence.seen.rows
@@ -255,15 +255,15 @@ def _axis_order(evidence: Evidence, _: float) -> Hit | None:
         permuted = before != after and sorted(before) == sorted(after)
         if permuted or _heads_moved(before, after) or _heads_moved(after, before):
             sizes = {"before": " × ".join(map(str, before)), "after": " × ".join(map(str, after))}
-            torn = _tears_neighbours(evidence, index)
+            torn = _tears_neighbors(evidence, index)
             level = "error" if torn else "info" if evidence.harm == "none" else None
-            why = ", and neighbouring values of the data are no longer alike" if torn else ""
+            why = ", and neighboring values of the data are no longer alike" if torn else ""
             return Hit(index, level=level, facts={"kind": row.kind, "why": why, **sizes})  # type: ignore[arg-type]
     return None
 
 
-def _tears_neighbours(evidence: Evidence, index: int) -> bool:
-    """Whether neighbours in the input are alike, and no longer after a reshape that reads the input."""
+def _tears_neighbors(evidence: Evidence, index: int) -> bool:
+    """Whether neighbors in the input are alike, and no longer after a reshape that reads the input."""
     row, values = evidence.seen.rows[index], evidence.seen.x
     given = hasattr(values, "reshape") and evidence.seen.rows[row.reads[0]].role == "input"
     if not given or values[0].numel() != np.prod(row.shape) or not values.is_floating_point():
@@ -273,7 +273,7 @@ def _tears_neighbours(evidence: Evidence, index: int) -> bool:
 
 
 def _likeness(values: Any) -> float:
-    """Correlation of neighbours along an axis, the mean over all axes of more than four values."""
+    """Correlation of neighbors along an axis, the mean over all axes of more than four values."""
     array = values.detach().double().cpu().numpy()
     pairs = []
     for axis in range(1, array.ndim):

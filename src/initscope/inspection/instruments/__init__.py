@@ -1,6 +1,6 @@
 """Instruments that ask a question directly: can this head reach a low loss, and does this model learn?
 
-`examine_head` frees the outputs of the last weights (``tape.py`` finds what follows them) and minimises the loss over
+`examine_head` frees the outputs of the last weights (``tape.py`` finds what follows them) and minimizes the loss over
 them (``minimum.py``). `run_trial` trains copies for a few steps on one batch: ``experiment.py`` asks one question after
 the other, ``trial.py`` holds the answers. `compare_trials` does so for candidate fixes. `infer_loss`, `loss_named` and
 `optimizer_named` say what to train with where users give no loss, or names.

@@ -13,7 +13,7 @@ from initscope.errors import InputError
 __all__ = ["Budget", "Clock", "Cost", "affordable_samples", "cost_of", "plan_budget"]
 
 _FAST = ((2e-3, 200, 3000), (5e-3, 150, 1000), (2e-2, 100, 300))
-"""For passes that take at most so many seconds: those while a curve still falls, and those of a long plateau."""
+"""For passes that take at most ``seconds``: those while a curve still falls, and those of a long plateau."""
 
 _BUSY = 4.0
 """Wall time over processor time of the busiest machine that is waited for."""

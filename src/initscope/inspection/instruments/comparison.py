@@ -157,9 +157,11 @@ def compare_trials(
     check_count("steps", steps)
     check_count("repeats", repeats)
     base = next(iter(candidates.values()))
-    filled = {name: _filled(one, base, inputs, targets) for name, one in candidates.items()}
+    filled = {name: _filled(candidate, base, inputs, targets) for name, candidate in candidates.items()}
     steps, repeats = _affordable(filled, steps, repeats, samples, seconds, seed)
-    runs = {name: [_run(one, steps, samples, seed + k) for k in range(repeats)] for name, one in filled.items()}
+    runs = {
+        name: [_run(candidate, steps, samples, seed + k) for k in range(repeats)] for name, candidate in filled.items()
+    }
     scores = _scores(runs)
     ranking = sorted(scores, key=lambda score: -float("inf") if score.share is None else score.share, reverse=True)
     ties = tuple(score.name for score in scores if _better(ranking[0], score) is None)
@@ -189,9 +191,9 @@ def _affordable(
 ) -> tuple[int, int]:
     """Steps and repeats for which there is time, from one pass of each candidate."""
     clock = Clock()
-    measured = [_run(one, 3, samples, seed).run.seconds for one in candidates.values()]
-    each = sum(passed for passed in measured if passed < float("inf"))
-    passes = max(1, int((seconds - clock()) / max(each, 1e-9)))
+    measured = [_run(candidate, 3, samples, seed).run.seconds for candidate in candidates.values()]
+    per_pass = sum(passed for passed in measured if passed < float("inf"))
+    passes = max(1, int((seconds - clock()) / max(per_pass, 1e-9)))
     repeats = max(1, min(repeats, passes // steps))
     return max(min(steps, passes // repeats), min(steps, _FEWEST_STEPS)), repeats
 

@@ -49,8 +49,8 @@ def stability_edge(setup: Setup) -> float | None:
         torch.manual_seed(setup.seed)  # the same dropout in every pass
         inputs = setup.batch.inputs.map(torch.clone)
         value = loss_value(loss, model(*inputs.args, **inputs.kwargs), setup.batch.targets)
-        found = torch.autograd.grad(value, parameters, create_graph=create_graph, allow_unused=True)
-        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+        gradients = torch.autograd.grad(value, parameters, create_graph=create_graph, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
 
     try:
         with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
@@ -75,21 +75,21 @@ def _largest_eigenvalue(
     vectors = [torch.randn(p.shape, generator=generator).to(p) for p in parameters]
     previous, size, before = [torch.zeros_like(v) for v in vectors], _norm(vectors), float("inf")
     diagonal: list[float] = []
-    beside: list[float] = []
-    for _ in range(_ITERATIONS):  # without orthogonalisation: copies of eigenvalues do not harm the largest
+    off_diagonal: list[float] = []
+    for _ in range(_ITERATIONS):  # without orthogonalization: copies of eigenvalues do not harm the largest
         vectors = [v / size for v in vectors]
         scaled = [v * root for v, root in zip(vectors, roots)]
         products = torch.autograd.grad(gradients, parameters, scaled, retain_graph=True, allow_unused=True)
         results = [torch.zeros_like(v) if p is None else p * r for p, v, r in zip(products, vectors, roots)]
         diagonal.append(sum(float((v.double() * r.double()).sum()) for v, r in zip(vectors, results)))
-        value = float(eigvalsh_tridiagonal(diagonal, beside)[-1]) if math.isfinite(diagonal[-1]) else math.nan
-        weight = beside[-1] if beside else 0.0
+        value = float(eigvalsh_tridiagonal(diagonal, off_diagonal)[-1]) if math.isfinite(diagonal[-1]) else math.nan
+        weight = off_diagonal[-1] if off_diagonal else 0.0
         results = [r - diagonal[-1] * v - weight * old for r, v, old in zip(results, vectors, previous)]
         size, previous, vectors = _norm(results), vectors, results
         converged = len(diagonal) >= _FEWEST and abs(value - before) <= _CONVERGED * abs(value)
         if converged or not size > _CONVERGED**2 * abs(value):  # NaN, or vectors that span all there is
             break
-        beside.append(size)
+        off_diagonal.append(size)
         before = value
     return value
 

@@ -16,7 +16,7 @@ CLEAR = 0.8
 _LIKELY = 2.0
 """Standard errors by which a slope must be negative."""
 _PATIENCE = 20
-"""A fall counts if it would reach its aim in so many times the steps that were made."""
+"""A fall counts if it would reach its aim in this multiple of the steps that were made."""
 _FEWEST = 6
 
 

@@ -180,8 +180,8 @@ def _normalised(tensor: Tensor) -> _Domain | None:
     """The domain of outputs that are probabilities of classes, or logarithms of such, along an axis."""
     for axis in (-1, 1) if tensor.dim() > 2 else (-1,):
         kind = output_kind(tensor, axis)
-        if kind == "softmax":
+        if kind == "probabilities":
             return _Domain(partial(torch.softmax, dim=axis), lambda p: p.clamp_min(_INSIDE).log())
-        if kind == "log-softmax":
+        if kind == "log-probabilities":
             return _Domain(partial(torch.log_softmax, dim=axis), lambda p: p)
     return None

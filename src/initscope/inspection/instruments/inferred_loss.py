@@ -39,7 +39,7 @@ def infer_loss(output: Any, targets: Any, *, kind: OutputKind | None = None) -> 
         What the model ends in, where it is known; None: what the values look like.
     """
     if own_loss(output) is not None:
-        return InferredLoss(_own, "the model's own loss", "the model returns a loss")
+        return InferredLoss(_own_loss, "the model's own loss", "the model returns a loss")
     if isinstance(targets, Mapping):
         tensors = [value for value in targets.values() if isinstance(value, Tensor)]
         only = infer_loss(output, tensors[0], kind=kind) if len(tensors) == 1 else None
@@ -57,9 +57,9 @@ def infer_loss(output: Any, targets: Any, *, kind: OutputKind | None = None) -> 
 
 def _of_classes(scores: Tensor, axis: int, kind: OutputKind) -> InferredLoss:
     classes = f"the targets are integers and there are {scores.shape[axis]} outputs, one for each class"
-    if kind == "log-softmax":
+    if kind == "log-probabilities":
         return InferredLoss(LOSSES["nll"], "nll", f"{classes}, that are logarithms of probabilities")
-    if kind == "softmax":
+    if kind == "probabilities":
         why = "that are probabilities; cross_entropy would apply a second softmax: pass loss= to be sure"
         return InferredLoss(_NLL_OF_PROBABILITIES, "nll of log(output)", f"{classes}, {why}")
     return InferredLoss(LOSSES["cross-entropy"], "cross-entropy", classes)
@@ -71,16 +71,16 @@ def _of_values(scores: Tensor, targets: Tensor, kind: OutputKind) -> InferredLos
     columns = scores.dim() > 1 and scores.shape[-1] > 1 and targets.shape == scores.shape and scores.dim() == 2
     if columns and bool((values >= 0).all()) and bool(((values.sum(dim=-1) - 1).abs() < ROUNDING).all()):
         shares = "each row of the targets sums to 1, as probabilities of classes do"
-        if kind == "log-softmax":
+        if kind == "log-probabilities":
             return InferredLoss(LOSSES["kl-div"], "kl-div", f"{shares}, and the outputs are logarithms of such")
-        if kind == "softmax":
+        if kind == "probabilities":
             return InferredLoss(LOSSES["mse"], "mse", f"{shares}, and so do the outputs: pass loss= to be sure")
         return InferredLoss(LOSSES["cross-entropy"], "cross-entropy", shares)
     if binary and scores.dim() <= 2:
-        one = "the targets are 0 and 1, one for each output"
-        if kind in ("sigmoid", "softmax"):
-            return InferredLoss(LOSSES["bce"], "bce", f"{one}, and the outputs lie between 0 and 1")
-        return InferredLoss(LOSSES["bce-with-logits"], "bce-with-logits", f"{one}, and the outputs are not bounded")
+        reason = "the targets are 0 and 1, one for each output"
+        if kind in ("unit interval", "probabilities"):
+            return InferredLoss(LOSSES["bce"], "bce", f"{reason}, and the outputs lie between 0 and 1")
+        return InferredLoss(LOSSES["bce-with-logits"], "bce-with-logits", f"{reason}, and the outputs are not bounded")
     if not targets.is_floating_point() and targets.shape != scores.shape and scores.shape[-1] != 1:
         return None
     same = "of the output's shape" if targets.shape == scores.shape else "as many as outputs"
@@ -93,7 +93,7 @@ def _fit(targets: Tensor, classes: int) -> bool:
     return classes > 1 and labels.numel() > 0 and int(labels.min()) >= 0 and int(labels.max()) < classes
 
 
-def _own(output: Any, targets: Any) -> Tensor:
+def _own_loss(output: Any, targets: Any) -> Tensor:
     return loss_value(None, output, targets)
 
 

@@ -1,4 +1,4 @@
-"""Minimise a loss over free values: by signs of gradients, whose steps fit any scale, or by Adam where it is random."""
+"""Minimize a loss over free values: by signs of gradients, whose steps fit any scale, or by Adam where it is random."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def minimise(
     A loss between 0 and ``enough`` counts as the least.
 
     Rprop (Riedmiller & Braun 1993) moves each value by a step of its own, which grows while the sign of its gradient
-    stays and shrinks when it changes: free values have no common scale, from log-probabilities to prices of houses.
+    stays and shrinks when it changes: free values have no common scale, from log-probabilities to prices of cars.
     Where the loss is random, as with dropout, Adam with a decreasing rate takes its place, and both numbers are means.
     """
     with torch.no_grad():

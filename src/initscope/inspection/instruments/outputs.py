@@ -56,7 +56,7 @@ def own_loss(output: Any) -> Tensor | None:
 
 
 def loss_value(loss: Loss | None, output: Any, targets: Any) -> Tensor:
-    """The scalar to minimise: ``loss(output, targets)`` or, without a loss, the model's own.
+    """The scalar to minimize: ``loss(output, targets)`` or, without a loss, the model's own.
 
     Of a loss that returns a tuple the first member counts, of a dict the entry ``loss``.
     """

@@ -42,14 +42,14 @@ def scan_rates(
     """
     level = user.losses[0] if constant is None else constant
     largest = max(rate, _LARGEST_ADAPTIVE if user.adapts else _LARGEST)
-    found: dict[int, tuple[float, Run]] = {0: (_outcome(user, steps, constant), user)}
+    runs_by_step: dict[int, tuple[float, Run]] = {0: (_outcome(user, steps, constant), user)}
     spent = 0
 
     def stop(losses: list[float]) -> bool:
         return diverges(losses, constant) or clearly_learns(losses, constant, lowest, steps)
 
     directions = {-1: 0, 1: 0}  # how often in a row it became worse
-    if math.isinf(found[0][0]):
+    if math.isinf(runs_by_step[0][0]):
         directions.pop(1)
     distance = 0
     while directions and spent + steps <= passes:
@@ -65,25 +65,25 @@ def scan_rates(
                 directions.clear()
                 break
             loss = _outcome(run, steps, constant)
-            found[2 * sign * distance] = loss, run
-            before = found[2 * sign * (distance - 1)][0]
+            runs_by_step[2 * sign * distance] = loss, run
+            before = runs_by_step[2 * sign * (distance - 1)][0]
             worse = math.isfinite(loss) and loss > before - 0.01 * abs(level)
             directions[sign] = directions[sign] + 1 if worse else 0
             if (sign > 0 and math.isinf(loss)) or (sign < 0 and directions[sign] > 1):
                 directions.pop(sign)
-    best = min(found, key=lambda key: found[key][0])
+    best = min(runs_by_step, key=lambda key: runs_by_step[key][0])
     for key in (best - 1, best + 1):  # half decades around the best
         here = rate * _STEP**key
-        if key not in found and spent + steps <= passes and _LEAST <= here <= largest * 1.01:
+        if key not in runs_by_step and spent + steps <= passes and _LEAST <= here <= largest * 1.01:
             run = train(setup, steps, stop=stop, factor=here / rate)
             spent += run.passes
             if not run.cut:
-                found[key] = _outcome(run, steps, constant), run
-    keys = sorted(found)
+                runs_by_step[key] = _outcome(run, steps, constant), run
+    keys = sorted(runs_by_step)
     return RateScan(
         tuple(rate * _STEP**key for key in keys),
-        tuple(found[key][0] for key in keys),
-        tuple(found[key][1] for key in keys),
+        tuple(runs_by_step[key][0] for key in keys),
+        tuple(runs_by_step[key][1] for key in keys),
         spent,
     )
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 __all__ = ["ROUNDING", "OutputKind", "class_axis", "output_kind"]
 
-OutputKind = Literal["softmax", "log-softmax", "sigmoid", "scores"]
+OutputKind = Literal["probabilities", "log-probabilities", "unit interval", "scores"]
 
 ROUNDING = 1e-2
 """How far from 1 sums of probabilities may be, in half precision too."""
@@ -45,8 +45,8 @@ def output_kind(scores: Tensor, axis: int = -1) -> OutputKind:
     values = scores.detach().float()
     if values.dim() > 1 and values.shape[axis] > 1:
         if bool((values >= 0).all()) and bool(((values.sum(dim=axis) - 1).abs() < ROUNDING).all()):
-            return "softmax"
+            return "probabilities"
         if bool((values <= 0).all()) and bool((values.logsumexp(dim=axis).abs() < ROUNDING).all()):
-            return "log-softmax"
+            return "log-probabilities"
     inside = bool(((values >= 0) & (values <= 1)).all())
-    return "sigmoid" if inside and values.numel() >= _FEWEST else "scores"
+    return "unit interval" if inside and values.numel() >= _FEWEST else "scores"

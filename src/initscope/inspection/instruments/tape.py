@@ -35,7 +35,7 @@ class Call:
     Attributes
     ----------
     number : int
-        Place in the order of the run.
+        Position in the order of the run.
     made : list of Tensor or None
         Outputs of the last weights, and inputs of the model; other calls keep none.
     freed : bool

@@ -140,9 +140,9 @@ class _Closure:
         self.run, self.clock = run, clock
         modules = [model, loss] if isinstance(loss, nn.Module) else [model]
         held = [p for group in optimizer.param_groups for p in group["params"]]
-        own = [p for module in modules for p in module.parameters()]
+        parameters = [p for module in modules for p in module.parameters()]
         # gradients go nowhere else: a loss may hold the user's own model
-        self.parameters = list({id(p): p for p in (*own, *held) if p.requires_grad}.values())
+        self.parameters = list({id(p): p for p in (*parameters, *held) if p.requires_grad}.values())
         self.first = True
         self._accuracy: float | None = None
         self._scores: Tensor | None = None

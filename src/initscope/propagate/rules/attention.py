@@ -33,7 +33,7 @@ __all__ = ["attention", "attention_product"]
 _HEADS = 16
 """Heads that are drawn for each replicate, where the model has fewer and each is drawn with what the model does."""
 _LEAST, _MOST, _WEIGHTS = 8, 16, 1 << 20
-"""Heads that are drawn for themselves for each replicate, and weights of all of them that are enough."""
+"""Number of heads that are sampled for each replicate, and of their attention weights in total."""
 _FLAT = 0.25
 """Variance of scores below which half of them do: weights are nearly linear in the scores then, and that cancels."""
 
@@ -118,7 +118,7 @@ def _heads_are_alike(query: Any, key: Any, value: UnitView, mask: Any) -> bool:
 
 
 def _in_order(lines: Lines, pairs: int, tokens: int) -> bool:
-    """Whether heads ``[pairs, heads]`` hold all tokens of their own sample."""
+    """Whether every head ``[pairs, heads]`` holds all tokens of its sample."""
     if len(lines.sample) != pairs or not torch.equal(lines.token, torch.arange(tokens)):
         return False
     return torch.equal(lines.sample, torch.arange(pairs)[:, None].expand_as(lines.sample))

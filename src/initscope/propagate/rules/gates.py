@@ -81,7 +81,8 @@ def combined(a: MomentMaps, b: MomentMaps, operation: Callable[[Any, Any], Any],
 def known(function: Function) -> Activation:
     """An activation of the catalogue that computes the same, or the function as one.
 
-    Layers repeat themselves: a function with the values of an earlier one is the earlier one, whose kinks are known.
+    Layers often repeat. A function with the same values as an earlier one is replaced by it, because its kinks are
+    known.
     """
     points = torch.cat([torch.linspace(-6, 6, 97, dtype=torch.float64), torch.logspace(1, 3, 7, dtype=torch.float64)])
     values = function(points)

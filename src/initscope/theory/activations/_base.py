@@ -137,9 +137,9 @@ class Activation:
             return math.inf
         import numpy as np
 
-        beside = [kink + side for kink in self.kinks for side in (-1e-6, 1e-6)]
+        sides = [kink + side for kink in self.kinks for side in (-1e-6, 1e-6)]
         with np.errstate(all="ignore"):
-            inside = np.abs(self.derivative(np.concatenate([np.linspace(-30, 30, 60_001), beside])))
+            inside = np.abs(self.derivative(np.concatenate([np.linspace(-30, 30, 60_001), sides])))
             outside = np.abs(self.derivative(np.array([-1e4, -100.0, 100.0, 1e4])))
         largest = float(inside.max())
         return largest if bool((outside <= largest * (1 + 1e-9)).all()) else math.inf
@@ -170,8 +170,8 @@ class Activation:
 
     def _derivative(self, xp: Any, x: Array) -> Array:
         double = xp.astype(x, xp.float64)  # differences of float32 would keep three digits
-        found = _quadrature.numerical_derivative(xp, lambda t: self._value(xp, t), double, self.kinks)
-        return xp.astype(found, x.dtype)
+        slope = _quadrature.numerical_derivative(xp, lambda t: self._value(xp, t), double, self.kinks)
+        return xp.astype(slope, x.dtype)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         # Through the distance, whose gradient needs no cancellation at cosine 1.

@@ -60,7 +60,7 @@ class ClosedForm(Activation):
         return xp.astype(apart, dtype)
 
     def _near(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        """The squared distance where it is small beside the second moments."""
+        """The squared distance where it is small compared with the second moments."""
         product, h = half_gap(xp, kxx, kyy, d)
         rise = xp.zeros_like(h)
         for node, weight in _graded():
@@ -136,7 +136,7 @@ class TwoSlopes(ClosedForm):
 
 @dataclass(frozen=True, eq=False)
 class RandomSlopes(TwoSlopes):
-    r"""`TwoSlopes` whose slope below 0 is drawn anew for every unit and input, with variance v ([Xu2015]_).
+    r"""`TwoSlopes` whose slope below 0 is drawn for every unit and input, with variance v ([Xu2015]_).
 
     .. math:: E\,\sigma(X)^2 = (a^2+b^2+\tfrac v2)\,k_{xx}, \qquad
               E(\sigma(X)-\sigma(Y))^2 = (a^2+b^2)\,d - 4b^2\sqrt{k_{xx}k_{yy}}\,\psi + \tfrac v2(k_{xx}+k_{yy})

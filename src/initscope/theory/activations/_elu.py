@@ -84,8 +84,8 @@ class Elu(Activation):
     def _elementwise(self, xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
         """A function of variances and covariance, or distance, in units of the exponential."""
         dtype, shape, flat = flattened(xp, *arrays)
-        found = in_chunks(xp, partial(function, xp), *(array / self.unit**2 for array in flat))
-        return xp.astype(xp.reshape(found, shape), dtype)
+        values = in_chunks(xp, partial(function, xp), *(array / self.unit**2 for array in flat))
+        return xp.astype(xp.reshape(values, shape), dtype)
 
     def _apart(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
         product, h = half_gap(xp, kxx, kyy, d)
@@ -107,8 +107,8 @@ class Elu(Activation):
         theta, fall, kappa, weight = _way(xp, sx, sy, h)
         both = xp.exp(-2 * product * h) * _tail(xp, sx + sy)
         both = both + theta * xp.sum(weight * xp.exp(-fall) * (1 - kappa), axis=-1) / (2 * math.pi)
-        one = theta * xp.sum(weight * kappa, axis=-1) / (2 * math.pi)
-        inside = (math.pi - theta) / (2 * math.pi) + self.left * one + self.left**2 * both
+        single = theta * xp.sum(weight * kappa, axis=-1) / (2 * math.pi)
+        inside = (math.pi - theta) / (2 * math.pi) + self.left * single + self.left**2 * both
         # Where a variable is constantly 0 its slope is that at 0, from the left.
         means = [xp.where(s > 0, 0.5 + self.left * _tail(xp, s), xp.full_like(s, self.left)) for s in (sx, sy)]
         return (self.scale / self.unit) ** 2 * xp.where(product > 0, inside, means[0] * means[1])
@@ -116,10 +116,10 @@ class Elu(Activation):
     def _turned(self, xp: Any, sx: Array, sy: Array, h: Array) -> Array:
         """What the exponential adds to the integral of E σ'σ' from the covariance to that of cosine 1."""
         theta, fall, kappa, weight = _way(xp, sx, sy, h)
-        one = theta * xp.sum(weight * kappa * fall, axis=-1) / (2 * math.pi)
+        single = theta * xp.sum(weight * kappa * fall, axis=-1) / (2 * math.pi)
         both = theta * xp.sum(weight * xp.expm1(-fall) * (kappa - 1), axis=-1) / (2 * math.pi)
         both = both - _tail(xp, sx + sy) * xp.expm1(-2 * sx * sy * h)
-        return self.left * one + self.left**2 * both
+        return self.left * single + self.left**2 * both
 
     def _stretched(self, xp: Any, sx: Array, sy: Array) -> Array:
         """The share of the exponential in E(σ(X) - σ(Y))² at cosine 1: a second difference of F."""

@@ -141,6 +141,6 @@ def _bodies(a: Array, b: Array) -> tuple[Any, Array, Array]:
     for name, body in (("a", a), ("b", b)):
         if not bool(xp.all((body == 0) | (body == 1))):
             raise InputError(
-                f"{name} must be binary (boolean, or 0 and 1); for grey images use excess_bound, or threshold them"
+                f"{name} must be binary (boolean, or 0 and 1); for gray images use excess_bound, or threshold them"
             )
     return xp, a, b

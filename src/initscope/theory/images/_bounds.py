@@ -69,8 +69,8 @@ def extremal_pair(
         shared, signed = math.sqrt((1 + rho) / 2), math.sqrt((1 - rho) / 2)
         entries = [(shared, shared), (signed, -signed)]
     elif bound == "lower":
-        shared, own = math.sqrt(abs(rho)), math.sqrt(1 - abs(rho))
-        entries = [(own, 0.0), (shared, math.copysign(shared, rho)), (0.0, own)]
+        shared, separate = math.sqrt(abs(rho)), math.sqrt(1 - abs(rho))
+        entries = [(separate, 0.0), (shared, math.copysign(shared, rho)), (0.0, separate)]
     else:
         raise InputError(f"bound = {bound!r} must be 'upper' or 'lower'")
     x, y = np.zeros((2, 1, 1, r, r * len(entries)))
@@ -111,7 +111,7 @@ def contracting_positions(
     """Mask ``[pairs, …]`` of the positions where both patches are non-zero and not parallel.
 
     Only there does a ReLU layer raise the inner product: [Nachum2022]_ remark 3. For binary images they lie in
-    `shared_boundary`, and they are its extension to grey and colour images. Patches count as parallel when
+    `shared_boundary`, and they are its extension to gray and color images. Patches count as parallel when
     sin²(θ/2) is below 1000 roundings of double precision.
 
     >>> import numpy as np
@@ -157,7 +157,7 @@ class ExcessBound(Result):
 
 
 def excess_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> ExcessBound:
-    r"""By how much one ReLU layer can raise the inner product of two images: theorem 5 for grey and colour images.
+    r"""By how much one ReLU layer can raise the inner product of two images: theorem 5 for gray and color images.
 
     .. math:: 0 \le E\langle R(F*x),R(F*y)\rangle - \langle x,y\rangle
               \le \frac{c}{r^2} \sum_{P} \|[x]_{ij}\| \|[y]_{ij}\|

@@ -1,4 +1,4 @@
-"""Colour: why photographs behave like grey images, and pictures of one colour like the inputs of a dense layer."""
+"""Color: why photographs behave like gray images, and images of one color like the inputs of a dense layer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ChannelStatistics(Result):
     """Mean angle between two channels, in degrees."""
     angle_standard_error: float
     gray_share: float
-    """Mean of `gray_share`: 1 for grey images, 1/channels for a single channel."""
+    """Mean of `gray_share`: 1 for gray images, 1/channels for a single channel."""
     norm_difference: dict[str, float]
     """Each reading of "relative difference between the channel norms", as a fraction."""
     norm_difference_standard_error: dict[str, float]
@@ -57,7 +57,7 @@ class ChannelStatistics(Result):
 
 
 def channel_statistics(images: Array) -> ChannelStatistics:
-    r"""Angle between colour channels and relative difference of their norms, over images ``[n, channels, …]``.
+    r"""Angle between color channels and relative difference of their norms, over images ``[n, channels, …]``.
 
     [Nachum2022]_ section 4.1 reports about 12.5° and 9.2 % for ImageNet and does not define the second number, so every
     reasonable reading is given. Per image, with the channel norms a, b of a pair of channels (mean over pairs):
@@ -76,7 +76,7 @@ def channel_statistics(images: Array) -> ChannelStatistics:
     if images.ndim < 3 or images.shape[1] < 2 or images.shape[0] < 2:
         raise InputError(
             f"images of shape {tuple(images.shape)} must be [n, channels, height, width] with at least two images and "
-            "two channels; grey images have no colour statistics"
+            "two channels; gray images have no color statistics"
         )
     gram = np.stack([_gram(image) for image in images])
     if not np.isfinite(gram).all():
@@ -117,10 +117,10 @@ def channel_statistics(images: Array) -> ChannelStatistics:
 
 
 def gray_share(images: Array) -> Array:
-    r"""Share of an image's energy that is grey, :math:`\|\sum_c x_c\|^2 / (d\,\|x\|^2)`; images ``[n, channels, …]``.
+    r"""Share of an image's energy that is gray, :math:`\|\sum_c x_c\|^2 / (d\,\|x\|^2)`; images ``[n, channels, …]``.
 
-    1 when all d channels are equal, 1/d when there is only one of them: how far a picture is from the pictures of a
-    single colour for which [Nachum2022]_ section 4.1 expects its grey-image analysis to fail.
+    1 when all d channels are equal, 1/d when there is only one of them: how far a image is from the images of a
+    single color for which [Nachum2022]_ section 4.1 expects its gray-image analysis to fail.
 
     >>> import numpy as np
     >>> gray_share(np.eye(3).reshape(1, 3, 3, 1)).round(3)
@@ -130,13 +130,13 @@ def gray_share(images: Array) -> Array:
     axes = tuple(range(1, images.ndim))
     energy = xp.sum(images**2, axis=axes)
     if not bool(xp.all(energy > 0)):
-        raise InputError("an image that is zero or holds NaN has no grey share; leave it out")
+        raise InputError("an image that is zero or holds NaN has no gray share; leave it out")
     return xp.sum(xp.sum(images, axis=1) ** 2, axis=axes[:-1]) / (images.shape[1] * energy)
 
 
 @dataclass(frozen=True)
 class MonochromaticImage(Result):
-    """One image of nearly one colour: where it stands, its `gray_share`, and how its energy divides among channels."""
+    """One image of nearly one color: where it stands, its `gray_share`, and how its energy divides among channels."""
 
     index: int
     name: str
@@ -146,36 +146,36 @@ class MonochromaticImage(Result):
 
 @dataclass(frozen=True)
 class MonochromaticOutliers(Result):
-    """Images of nearly one colour, the purest first (see `monochromatic_outliers`)."""
+    """Images of nearly one color, the purest first (see `monochromatic_outliers`)."""
 
     images: int
     below: float
     skipped: int
-    """Images that are black: they have no colour."""
+    """Images that are black: they have no color."""
     outliers: tuple[MonochromaticImage, ...]
 
     @property
     def share(self) -> float:
-        """Their share of the images that have a colour."""
+        """Their share of the images that have a color."""
         return len(self.outliers) / max(self.images - self.skipped, 1)
 
     def table(self) -> list[dict[str, Any]]:
         """One row per outlier."""
         return [
-            {"index": found.index, "name": found.name, "gray_share": found.gray_share}
-            | {f"energy_{channel}": share for channel, share in enumerate(found.energy)}
-            for found in self.outliers
+            {"index": outlier.index, "name": outlier.name, "gray_share": outlier.gray_share}
+            | {f"energy_{channel}": share for channel, share in enumerate(outlier.energy)}
+            for outlier in self.outliers
         ]
 
 
 def monochromatic_outliers(
     images: Array, *, below: float | None = None, names: Sequence[str] = ()
 ) -> MonochromaticOutliers:
-    """The images ``[n, channels, …]`` that are predominantly of one colour: those with a `gray_share` under ``below``.
+    """The images ``[n, channels, …]`` that are predominantly of one color: those with a `gray_share` under ``below``.
 
     Among pairs of them a layer acts like a dense one; [Nachum2022]_ section 4.1 treats them as outliers of small
-    measure, and here is the list. ``below`` is by default halfway between one channel alone and grey, (1 + 1/d)/2: 2/3
-    for three channels, what pure yellow has. ``names`` (of the files, say) stand in the list beside the numbers.
+    measure, and here is the list. ``below`` is by default halfway between one channel alone and gray, (1 + 1/d)/2: 2/3
+    for three channels, what pure yellow has. ``names`` (of the files, say) stand in the list next to the numbers.
 
     >>> import numpy as np
     >>> red, grey = np.eye(3)[0].reshape(1, 3, 1, 1), np.ones((1, 3, 1, 1))
@@ -185,21 +185,21 @@ def monochromatic_outliers(
     xp, images, _ = check_pairs(images, images)
     count, channels = images.shape[:2]
     if channels < 2:
-        raise InputError(f"images of {channels} channel have no colour; give colour images")
+        raise InputError(f"images of {channels} channel have no color; give color images")
     if len(names) not in (0, count):
         raise InputError(f"{len(names)} names for {count} images; give one for each, or none")
     limit = (
         (1 + 1 / channels) / 2 if below is None else check_between("below", below, 0.0, 1.0, hint="a share of energy")
     )
     energy = as_numpy(xp.sum(xp.reshape(images, (count, channels, -1)) ** 2, axis=2)).astype(np.float64)
-    coloured = np.flatnonzero(energy.sum(axis=1) > 0)
-    share = {int(k): float(gray_share(images[int(k)][None])[0]) for k in coloured}
-    found = tuple(
+    colored = np.flatnonzero(energy.sum(axis=1) > 0)
+    share = {int(k): float(gray_share(images[int(k)][None])[0]) for k in colored}
+    outliers = tuple(
         MonochromaticImage(k, names[k] if names else "", share[k], tuple((energy[k] / energy[k].sum()).tolist()))
         for k in sorted(share, key=share.__getitem__)
         if share[k] < limit
     )
-    return MonochromaticOutliers(count, limit, count - len(coloured), found)
+    return MonochromaticOutliers(count, limit, count - len(colored), outliers)
 
 
 def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -37,9 +37,9 @@ def flatness_map(images: Array, *, kernel_size: int | Sequence[int]) -> Array:
     .. math:: \varphi_{ij} = \angle([x]_{ij}, \mathbf 1), \qquad
               \cos\varphi_{ij} = \frac{\sum_t [x]_{ij,t}}{\sqrt{r^2 d}\,\|[x]_{ij}\|}
 
-    Images ``[n, channels, …]``, an r×r filter, cyclic, stride 1. 0 where the filter sees one shade of grey (and where
+    Images ``[n, channels, …]``, an r×r filter, cyclic, stride 1. 0 where the filter sees one shade of gray (and where
     it sees nothing at all: such patches change nothing), so that it says where an image consists of the "approximately
-    monochromatic patches" to which [Nachum2022]_ section 1 attributes its figure 1. A patch of a pure colour, constant
+    monochromatic patches" to which [Nachum2022]_ section 1 attributes its figure 1. A patch of a pure color, constant
     but in one channel of three, is at 54.7°.
 
     >>> import numpy as np
@@ -85,7 +85,7 @@ def flatness_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> F
 
     with the angles φ of `flatness_map`, an r×r filter of variance 2/r², cyclic, stride 1. Two patches are at an angle
     of at most φ_x + φ_y, through the constant patch, and ψ increases; without negative values no angle exceeds π/2,
-    which then stands in place of π. It is the extension to grey images that
+    which then stands in place of π. It is the extension to gray images that
     [Nachum2022]_ section 4.1 asks for, in the words that the paper explains its figure 1 with. On photographs it is
     within a factor of about 2 of the truth, where `excess_bound` says little: ψ(θ) ≈ θ³/(3π) for small angles, so that
     nearly flat patches cost next to nothing.
@@ -192,7 +192,9 @@ def data_flatness(images: Array, *, kernel_size: int | Sequence[int]) -> DataFla
         for start in range(0, len(living), step):
             chunk = xp.stack([images[k] for k in living[start : start + step]])
             _, weight, excess, angle = _weights(chunk, kernel_size)
-            yield tuple(as_numpy(each).reshape(len(each), -1) for each in (weight, weight * excess, weight * angle))
+            yield tuple(
+                as_numpy(values).reshape(len(values), -1) for values in (weight, weight * excess, weight * angle)
+            )
 
     sums = [(w.sum(axis=0), g.sum(axis=0), np.linalg.norm(g, axis=1), (a**2).sum(axis=1)) for w, g, a in maps()]
     total, raised = (np.sum([part[index] for part in sums], axis=0) for index in (0, 1))

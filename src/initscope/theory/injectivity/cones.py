@@ -44,7 +44,7 @@ def orthant_volumes(dim: int) -> Floats:
 
 
 def subspace_volumes(dim: int, subspace: int) -> Floats:
-    """Intrinsic volumes of a linear subspace of dimension ``subspace`` in R^m: all in one place. [Amelunxen2014]_
+    """Intrinsic volumes of a linear subspace of dimension ``subspace`` in R^m: only one is not 0. [Amelunxen2014]_
 
     >>> subspace_volumes(3, 2).tolist()
     [0.0, 0.0, 1.0, 0.0]
@@ -149,7 +149,7 @@ def euler_of_layer(weights: npt.ArrayLike) -> int:
     """
     rows = np.asarray(weights, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[0] < rows.shape[1]:
-        raise InputError(f"weights of shape {rows.shape} must be rows × inputs, with at least as many rows as inputs")
+        raise InputError(f"weights of shape {rows.shape} must be rows × inputs, with no fewer rows than inputs")
     m, n = rows.shape
     if n * math.comb(m, n - 1) * 2**n > MOST_PATTERNS:
         raise InputError(
@@ -157,8 +157,8 @@ def euler_of_layer(weights: npt.ArrayLike) -> int:
         )
     total = 0
     for zero in range(n):
-        found = sum(_few_positive(rows, face, n) for face in itertools.combinations(range(m), zero))
-        total += (-1) ** (n - 1 - zero) * found
+        count = sum(_few_positive(rows, face, n) for face in itertools.combinations(range(m), zero))
+        total += (-1) ** (n - 1 - zero) * count
     return total
 
 

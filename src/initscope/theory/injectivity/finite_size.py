@@ -90,7 +90,7 @@ def meets_cone(basis: npt.NDArray[np.float64]) -> bool:
 
     Source: the cone of 'Injectivity and random geometry' in [Maillard2022]_.
 
-    One linear programme per choice of the n - 1 entries that may be positive; for small m and n. An independent way to
+    One linear program per choice of the n - 1 entries that may be positive; for small m and n. An independent way to
     injectivity: W is injective exactly when its range meets the cone at 0 only.
 
     >>> meets_cone(np.array([[1.0], [-1.0]])), meets_cone(np.array([[1.0], [2.0]]))

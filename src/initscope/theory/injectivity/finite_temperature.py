@@ -37,8 +37,8 @@ class FreeEntropy(Result):
     """Φ(β) and what follows from it, per input, at the optimum of an ansatz.
 
     ``energy`` is -∂Φ/∂β, the mean number of active rows at that temperature, and ``entropy`` Φ + β·energy, relative to
-    the uniform law of directions: a continuous space has entropy -∞ at zero temperature. ``error`` is that of the
-    extrapolation in the levels.
+    the uniform distribution of directions: a continuous space has entropy -∞ at zero temperature. ``error`` is that of
+    the extrapolation in the levels.
     """
 
     alpha: float
@@ -142,7 +142,7 @@ def _pull_back(point: Floats, gradient: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def _starts(alpha: float, beta: float, levels: int) -> list[Floats]:
+def _initial_points(alpha: float, beta: float, levels: int) -> list[Floats]:
     """Where to begin: at the optimum with one level less, and for one level at the scaling of zero temperature too."""
     if levels == 0:
         return [_pack(np.array([beta / (1 + beta)]), np.array([]))]
@@ -169,23 +169,23 @@ def _pack(q: Floats, x: Floats) -> Floats:
 
 @cache
 def _optimum(alpha: float, beta: float, levels: int) -> tuple[Floats, Floats, float, float]:
-    """q, x, Φ and the energy at the least value found with so many levels."""
+    """q, x, Φ and the energy at the least value found with ``levels`` levels."""
     from scipy.optimize import minimize
 
     def cost(point: Floats) -> tuple[float, Floats]:
         with np.errstate(all="ignore"):  # far from the optimum e^{xφ} may leave the range of floats
-            found = _evaluate(alpha, beta, *_unpack(point))
-            slope = _pull_back(point, found.gradient)
-        bad = not np.isfinite(found.value) or not np.isfinite(slope).all()
-        return (1e6, np.zeros_like(point)) if bad else (found.value, slope)
+            evaluated = _evaluate(alpha, beta, *_unpack(point))
+            slope = _pull_back(point, evaluated.gradient)
+        bad = not np.isfinite(evaluated.value) or not np.isfinite(slope).all()
+        return (1e6, np.zeros_like(point)) if bad else (evaluated.value, slope)
 
     options: Any = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30}
     bounds = [(-25.0, 25.0)] * (2 * levels + 1)
     tried = [
         minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        for start in _starts(alpha, beta, levels)
+        for start in _initial_points(alpha, beta, levels)
     ]
-    best = min(tried, key=lambda found: float(found.fun))
+    best = min(tried, key=lambda minimum: float(minimum.fun))
     q, x = _unpack(best.x)
     return q, x, float(best.fun), _evaluate(alpha, beta, q, x).energy
 

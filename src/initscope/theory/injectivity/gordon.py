@@ -18,7 +18,7 @@ __all__ = ["gordon_bound", "gordon_threshold"]
 _NEGLIGIBLE = 45.0
 """Nats below the peak at which the integrand over the cutoff is left out: e^-45 is below the rounding of a float."""
 _CUTOFFS, _CONTOUR = 160, 500
-"""Nodes over the cutoff and along the contour; twice as many change no result by more than 1e-9 of its value."""
+"""Nodes over the cutoff and along the contour; doubling them changes no result by more than 1e-9 of its value."""
 _FEWEST_INSIDE = 8
 """Points of the search grid that the integrand over the cutoff must cover: fewer, and the grid is refined."""
 _FARTHEST = 55.0
@@ -156,8 +156,8 @@ def _spread(saddle: npt.NDArray[np.float64], t: npt.NDArray[np.float64], terms: 
     step = np.minimum(np.abs(saddle), 0.5 - np.abs(saddle)) / 8
     logs = [_log_transform(saddle + k * step, t, terms, n).real - np.log(np.abs(saddle + k * step)) for k in (-1, 0, 1)]
     curvature = (logs[0] - 2 * logs[1] + logs[2]) / step**2
-    room = np.where(saddle > 0, 0.5 - saddle, -saddle) / 2  # to the branch point, or to the pole
-    return np.asarray(np.minimum(1 / np.sqrt(np.maximum(curvature, 1.0)), room))
+    distance = np.where(saddle > 0, 0.5 - saddle, -saddle) / 2  # to the branch point, or to the pole
+    return np.asarray(np.minimum(1 / np.sqrt(np.maximum(curvature, 1.0)), distance))
 
 
 def _log_transform(

@@ -63,7 +63,7 @@ def _gradient(evaluation: FunctionalValue, alpha: float) -> Floats:
     return np.concatenate([[natural[0] * levels.chi], by_gap * levels.gaps, by_increment * increments])
 
 
-def _maximise(levels: Levels, alpha: float | None) -> FunctionalValue:
+def _maximize(levels: Levels, alpha: float | None) -> FunctionalValue:
     """Newton ascent of the functional at ``alpha``, or at the expansivity where the energy is 1 (None)."""
     point = _pack(levels)
     evaluation = evaluate(levels, GRID)
@@ -113,22 +113,23 @@ def _refine(levels: Levels) -> Levels:
 def optimum(levels: int, alpha: float | None = None) -> FunctionalValue:
     """The best point with this many levels at ``alpha``; None: at the expansivity where the energy is 1."""
     if levels == 1:
-        return _maximise(Levels(0.3, np.array([0.8]), np.array([3.0])), alpha)
-    return _maximise(_refine(optimum(levels - 1, alpha).levels), alpha)
+        return _maximize(Levels(0.3, np.array([0.8]), np.array([3.0])), alpha)
+    return _maximize(_refine(optimum(levels - 1, alpha).levels), alpha)
 
 
 def _sequence(alpha: float | None, deepest: int) -> list[FunctionalValue]:
     """Optima with 1, 2, … levels; stops early once e^{-c} of the last level would drown in the transforms' rounding."""
-    found = [optimum(1, alpha)]
-    while len(found) < deepest and found[-1].levels.c[-1] < LARGEST_LEVEL:
-        found.append(optimum(len(found) + 1, alpha))
-    return found
+    optima = [optimum(1, alpha)]
+    while len(optima) < deepest and optima[-1].levels.c[-1] < LARGEST_LEVEL:
+        optima.append(optimum(len(optima) + 1, alpha))
+    return optima
 
 
 def extrapolate(values: list[float]) -> tuple[float, float]:
     """Limit of a sequence that converges like A (k + b)^-4, from its last three terms, with an error estimate.
 
-    The error is the change against the limit one term earlier, or the remaining distance if the law does not fit.
+    The error is the change against the limit one term earlier, or the remaining distance if the distribution does not
+    fit.
 
     >>> limit, error = extrapolate([2 + (k + 0.6) ** -4 for k in range(1, 7)])
     >>> abs(limit - 2) < 1e-12

@@ -1,4 +1,4 @@
-r"""The zero-temperature k-RSB functional of the ground-state energy, its gradient, and the functions f and P behind it.
+r"""The zero-temperature k-RSB functional of the ground-state energy, its gradient, and its functions f and P.
 
 Levels 0 < c_1 < … < c_k, overlaps q_0 < … < q_{k-1} < q_k = 1, response χ (1 - q_k = χ/β):
 

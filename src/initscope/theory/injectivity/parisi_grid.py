@@ -28,7 +28,7 @@ _FROM_NEARBY = 8.0
 def solve_grid(alpha: float, levels: int = 200, largest: float = 15.0, tolerance: float = 1e-4) -> FunctionalValue:
     """Iterate log Λ on the levels ``largest · i / levels`` until none moves by more than ``tolerance``.
 
-    Levels below c(q_0) ≈ 2 collapse onto q_0 ever more slowly; mixing the last four steps (Anderson) makes up for it.
+    Levels below c(q_0) ≈ 2 collapse onto q_0 ever more slowly; mixing the last four steps (Anderson) corrects for it.
     The value is second order in what remains.
     """
     c = largest * np.arange(1, levels + 1) / levels
@@ -63,7 +63,7 @@ def grid_energy(alpha: float, levels: int = 200, largest: float = 15.0) -> Estim
     """Ground-state energy e(α) on a fixed grid of levels.
 
     The value is a lower bound on the full-RSB energy; the error adds what half the levels and two thirds of the range
-    change, which covers the discretisation and the cut at ``largest``.
+    change, which covers the discretization and the cut at ``largest``.
     """
     alpha = check_between("alpha", alpha, 3.4, 9.5, hint="ground_state_energy reaches further")
     levels = check_count("levels", levels, least=10, most=1000)

@@ -90,10 +90,10 @@ def rs_free_entropy(alpha: float, beta: float) -> float:
         odds = math.exp(logit)  # q / (1 - q)
         return 0.5 * odds - 0.5 * math.log1p(odds) + alpha * _log_weight(math.sqrt(odds), beta)
 
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         free_entropy, bounds=(-30.0, 2 * math.log(beta + 10) + 10), method="bounded", options={"xatol": 1e-10}
     )
-    return float(found.fun)
+    return float(minimum.fun)
 
 
 def _log_weight(slope: float, beta: float) -> float:

@@ -1,8 +1,8 @@
-"""Laws and bounds of norms and gradients of dense ReLU networks at finite width.
+"""Distributions and bounds of norms and gradients of dense ReLU networks at finite width.
 
 `bounds`: the lemmas and theorems as printed, and the best Chernoff. `law`: one layer, exactly. `deep`: many layers,
 exactly. `paths`: all layers at once. `uniform`: subspaces and point clouds. `fluctuation`: the cosine at finite width.
-`gradients`: how a weight gradient factorises.
+`gradients`: how a weight gradient factorizes.
 He fan-out throughout (variance 2/width), which keeps squared norms in the mean.
 """
 

@@ -2,8 +2,8 @@ r"""Bounds on norms as [ArpitBengio2019]_ prints them, and the best that the sam
 
 Setting: :math:`v = R(Wu)` or :math:`v = z \odot Wu`, W of size m × n with i.i.d. :math:`N(0, 1/(pm))` entries and z
 i.i.d. Bernoulli(p); ReLU is p = 1/2 (He fan-out, variance 2/m). Every function returns a bound on the probability of
-*failure*, which may exceed 1. The exact laws are in `initscope.theory.norms.law` and `deep`, the subspace statements in
-`uniform`.
+*failure*, which may exceed 1. The exact distributions are in `initscope.theory.norms.law` and `deep`, the subspace
+statements in `uniform`.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _rate(excess: float, keep: float) -> float:
 def chernoff_bound(width: int, eps: float, *, keep: float = 0.5, samples: int = 1) -> float:
     r"""Best two-sided Chernoff bound of one layer, :math:`N(e^{-m I(1-\varepsilon)} + e^{-m I(1+\varepsilon)})`.
 
-    The technique of lemmas 2 and 5 with its parameter optimised on each side.
+    The technique of lemmas 2 and 5 with its parameter optimized on each side.
 
     >>> chernoff_bound(3698, 0.1) <= 0.05 < chernoff_bound(3697, 0.1)
     True
@@ -200,9 +200,9 @@ def chernoff_width(eps: float, delta: float, *, depth: int = 1, samples: int = 1
     check_count("depth", depth)
     check_count("samples", samples)
     low, high = chernoff_rates(eps)
-    each = delta / (depth * samples)
-    guess = math.ceil(math.log(2 / each) / min(low, high))  # enough for both sides if they were equal
-    return smallest(lambda width: log_excess(math.exp(-width * low) + math.exp(-width * high), each), guess=guess)
+    share = delta / (depth * samples)
+    guess = math.ceil(math.log(2 / share) / min(low, high))  # enough for both sides if they were equal
+    return smallest(lambda width: log_excess(math.exp(-width * low) + math.exp(-width * high), share), guess=guess)
 
 
 def _widths(widths: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-r"""The exact law of the norm after many ReLU layers, by its Mellin transform.
+r"""The exact distribution of the norm after many ReLU layers, by its Mellin transform.
 
 The layer ratios are independent (rotation invariance), so :math:`\log\|h^L\|^2/\|x\|^2` is a sum of independent terms
 with a closed transform. Tails are read off its inverse on a vertical line through the saddle point, which keeps
@@ -228,7 +228,7 @@ def _lower_tail(widths: Sequence[int], y: float) -> tuple[Probability, float]:
     The transform has its poles at -k/2, k the active units of a layer. Layers with few active units weigh nothing, but
     their poles keep the line from the saddle point of the others. So the networks are sorted by the least share of
     active units among their layers: those in which all layers have at least the share f, then those with a layer
-    between 0.8 f and f and all others above, and so on, until what is left weighs nothing beside the sum.
+    between 0.8 f and f and all others above, and so on, until what is left is negligible compared with the sum.
     """
     layers, atom = _layers(widths)
     share, kept = 0.5, layers
@@ -271,9 +271,9 @@ def _some_in_slice(slices: list[_Layer], above: list[_Layer], y: float, negligib
                 continue
             if log_ways + sum(part.count * part.log_weight for part in parts) < math.log(max(negligible, 1e-320)):
                 continue
-            found = _tail(parts, y, -1)
+            tail = _tail(parts, y, -1)
             ways = math.exp(log_ways)
-            added, error = added + ways * found.value, error + ways * found.error
+            added, error = added + ways * tail.value, error + ways * tail.error
         value += added
         if inside > 1 and added <= max(negligible, 1e-16 * value):
             break
@@ -335,10 +335,10 @@ def _saddle(layers: Sequence[_Layer], y: float, side: int) -> tuple[float, float
         return _log_moment(layers, c) - c * y - log_c
 
     reach = 0.5 if side > 0 else 0.9
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         height, bounds=(math.log(least), math.log(reach * most)), method="bounded", options={"xatol": 1e-3}
     )
-    return math.exp(float(found.x)), float(found.fun), most
+    return math.exp(float(minimum.x)), float(minimum.fun), most
 
 
 def _spacing(

@@ -1,4 +1,4 @@
-"""Gradients of a dense ReLU layer: how one sample's weight gradient factorises, and what its norm is near to.
+"""Gradients of a dense ReLU layer: how one sample's weight gradient factorizes, and what its norm is near to.
 
 Equations 17 to 20 of [ArpitBengio2019]_, on which theorem 3 rests; ``a`` are pre-activations, ``h`` activations,
 ``error`` is ∂ℓ/∂a. Arrays of NumPy or torch; samples are leading axes.

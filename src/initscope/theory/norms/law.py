@@ -1,4 +1,4 @@
-r"""The exact law of one layer: :math:`\|R(Wu)\|^2/\|u\|^2 = \frac{2}{m}\chi^2_B`, :math:`B \sim` Binomial(m, 1/2).
+r"""Exact distribution of one layer: :math:`\|R(Wu)\|^2/\|u\|^2 = \frac{2}{m}\chi^2_B`, :math:`B \sim` Binomial(m, 1/2).
 
 Rows of W are i.i.d. and isotropic, so the pre-activations are i.i.d. N(0, 2‖u‖²/m); signs and magnitudes of a Gaussian
 are independent, so B units survive and contribute B squared Gaussians (proposition 1 of [ArpitBengio2019]_). The same
@@ -37,7 +37,7 @@ def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarr
 
     Source: [ArpitBengio2019]_ proposition 1 (one half); any share as in its lemma 4.
 
-    Built from the ratio of neighbouring terms and normalised, which keeps 13 digits at any width (log-gamma would lose
+    Built from the ratio of neighboring terms and normalized, which keeps 13 digits at any width (log-gamma would lose
     them).
 
     >>> counts, probabilities = active_units(2)
@@ -142,8 +142,8 @@ def _log1p_minus(w: np.ndarray) -> np.ndarray:
     series = np.zeros_like(w)
     for power in range(18, 1, -1):
         series = w * series + (-1) ** (power + 1) / power
-    found: np.ndarray = np.where(np.abs(w) < 0.1, w * w * series, np.log(1 + w) - w)
-    return found
+    result: np.ndarray = np.where(np.abs(w) < 0.1, w * w * series, np.log(1 + w) - w)
+    return result
 
 
 def _mixture(tail: Callable[[Any, float], Any], ratio: float, width: int, keep: float) -> float:
@@ -159,8 +159,8 @@ def relu_norm_failure(width: int, eps: float) -> float:
 
     .. math:: P\bigl(|\|R(Wu)\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) = F(1-\varepsilon) + 1 - F(1+\varepsilon)
 
-    for any one fixed input u, W i.i.d. N(0, 2/width) (He fan-out), F the law of `norm_ratio_cdf`. Relative error about
-    1e-12.
+    for any one fixed input u, W i.i.d. N(0, 2/width) (He fan-out), F the distribution of `norm_ratio_cdf`. Relative
+    error about 1e-12.
 
     >>> relu_norm_failure(1919, 0.1) <= 0.05 < relu_norm_failure(1918, 0.1)
     True

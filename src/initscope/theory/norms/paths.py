@@ -1,8 +1,8 @@
 r"""The exact probability that the norm stays inside its band in *every* layer, not only the last.
 
 :math:`\log\|h^l\|^2/\|x\|^2` is a random walk with independent steps; the probability of leaving a band is carried from
-layer to layer by integrating the density of the survivors against the law of the next step. Beyond the sources, whose
-theorem 1 bounds this event by a union over layers.
+layer to layer by integrating the density of the survivors against the distribution of the next step. Beyond the
+sources, whose theorem 1 bounds this event by a union over layers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from initscope.theory.norms.law import active_units
 __all__ = ["path_norm_failure"]
 
 _TINY = -50.0
-"""Logarithm of the mass that may be cut off the ends of a layer's law."""
+"""Logarithm of the mass that may be cut off the ends of a layer's distribution."""
 
 
 def path_norm_failure(widths: Sequence[int], lows: Sequence[float], highs: Sequence[float]) -> Probability:
@@ -104,7 +104,7 @@ def _legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Step:
-    """The law of the log ratio of one layer: its density by interpolation, its tails by the exact sum."""
+    """The distribution of the log ratio of one layer: its density by interpolation, its tails by the exact sum."""
 
     def __init__(self, width: int) -> None:
         from scipy.interpolate import make_interp_spline
@@ -133,7 +133,8 @@ class _Step:
         from scipy.special import gammainc, gammaincc
 
         result = np.full(low.shape, self.atom)
-        # Outside the ends of the law a tail is 0 to e^_TINY, and most nodes are that far from the edge of the band.
+        # Outside the ends of the distribution a tail is 0 to e^_TINY, and most nodes are that far from the edge of the
+        # band.
         for tail, edge, reached in ((gammainc, low, low > self.ends[0]), (gammaincc, high, high < self.ends[1])):
             result[reached] += tail(self.halves, np.exp(edge[reached, None]) * self.half_width / 2) @ self.weights
         return result

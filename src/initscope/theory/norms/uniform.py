@@ -93,7 +93,7 @@ def gordon_deep_band(width: int, one_sided_width: float, depth: int, delta: floa
 
     Beyond the sources; compare [ArpitBengio2019]_.
 
-    Layer l sees the normalised image of the set, whose width obeys
+    Layer l sees the normalized image of the set, whose width obeys
 
     .. math:: w_{l+1} \le \frac{\sqrt2\,(w_l + t')}{\text{lower end of the layer's band}},
 
@@ -102,16 +102,16 @@ def gordon_deep_band(width: int, one_sided_width: float, depth: int, delta: floa
     subspace argument of theorem 2's proof.
     """
     check_count("depth", depth)
-    each = check_probability("delta", delta) / (2 * depth - 1)
+    share = check_probability("delta", delta) / (2 * depth - 1)
     bands, low, high, mean_width = [], 1.0, 1.0, one_sided_width
     for _ in range(depth):
-        bottom, top = gordon_band(width, mean_width, each)
+        bottom, top = gordon_band(width, mean_width, share)
         low, high = low * bottom, high * top
         bands.append((low, high))
         if bottom == 0:
             bands += [(0.0, math.inf)] * (depth - len(bands))
             break
-        mean_width = math.sqrt(2) * (mean_width + math.sqrt(2 * math.log(1 / each))) / bottom
+        mean_width = math.sqrt(2) * (mean_width + math.sqrt(2 * math.log(1 / share))) / bottom
     return bands
 
 
@@ -170,5 +170,5 @@ def cone_count_log(width: int, dim: int) -> float:
     check_count("width", width)
     check_count("dim", dim)
     i = np.arange(1, min(dim, width))
-    # by the ratio of neighbours: log-gamma functions of large widths would cancel
+    # by the ratio of neighbors: log-gamma functions of large widths would cancel
     return math.log(2) + float(logsumexp(np.concatenate([[0.0], np.cumsum(np.log((width - i) / i))])))

@@ -135,8 +135,8 @@ def find_statements(query: str) -> tuple[Statement, ...]:
 @cache
 def statements() -> tuple[Statement, ...]:
     """Return all statements of the index, source by source."""
-    found = [statement for path in sorted(Path(__file__).parent.glob("*.toml")) for statement in _read(path)]
-    return tuple(sorted(found, key=lambda statement: list(SOURCES).index(statement.source)))
+    known = [statement for path in sorted(Path(__file__).parent.glob("*.toml")) for statement in _read(path)]
+    return tuple(sorted(known, key=lambda statement: list(SOURCES).index(statement.source)))
 
 
 def _read(path: Path) -> Iterator[Statement]:
