@@ -20,7 +20,7 @@ __all__ = ["halve_depth", "scale_widths"]
 def scale_widths(model: nn.Module, factor: float, x: Tensor, generator: torch.Generator) -> None:
     """Give all hidden units ``factor`` times their number, in place: those that neither the input nor the output has.
 
-    Weights are drawn anew, Gaussian with each layer's present variance × fan-in; biases and norms are repeated or cut.
+    Weights are drawn again, Gaussian with each layer's present variance × fan-in; biases and norms are repeated or cut.
     ``x`` is what a model that branches on its data is run on.
     """
     sides = hidden_sides(trace(model, x[:2]))
@@ -31,7 +31,7 @@ def scale_widths(model: nn.Module, factor: float, x: Tensor, generator: torch.Ge
             if not (reads_hidden or writes_hidden):
                 continue
             if parametrize.is_parametrized(module):
-                raise InputError(f"the weights of {type(module).__name__} are parametrised")
+                raise InputError(f"the weights of {type(module).__name__} are parametrized")
             if is_weight_layer(module):
                 _resize_weights(module, reads_hidden, writes_hidden, factor, generator)
             else:
@@ -46,7 +46,7 @@ def _resize_weights(
     before = getattr(module, names[0])
     for name, is_hidden in zip(names, (reads_hidden, writes_hidden), strict=True):
         setattr(module, name, _scaled(getattr(module, name), factor) if is_hidden else getattr(module, name))
-    if groups > 1:  # as many more groups, of the size they had
+    if groups > 1:  # more groups, of the size they had
         if not (reads_hidden and writes_hidden):
             raise InputError("a grouped convolution has hidden units on one side alone")
         module.groups = _scaled(groups, factor)
@@ -107,21 +107,21 @@ def _halved(module: nn.Module) -> bool:
     children = list(module)  # with modules that stand there more than once
     texts = [repr(child) for child in children]
     kept: list[nn.Module] = []
-    place, found = 0, False
-    while place < len(children):
-        period, repeats = _run_at(texts, place)
-        block = children[place : place + period]
+    index, shorter = 0, False
+    while index < len(children):
+        period, repeats = _run_at(texts, index)
+        block = children[index : index + period]
         if repeats > 1 and any(_has_weights(child) for child in block):
-            kept += children[place : place + period * (repeats - repeats // 2)]
-            found = True
+            kept += children[index : index + period * (repeats - repeats // 2)]
+            shorter = True
         else:
             period, repeats = 1, 1
-            kept.append(children[place])
-            found |= _halved(children[place])
-        place += period * repeats
+            kept.append(children[index])
+            shorter |= _halved(children[index])
+        index += period * repeats
     if len(kept) < len(children):
         _keep(module, kept)
-    return found
+    return shorter
 
 
 def _keep(container: nn.Module, kept: list[nn.Module]) -> None:
@@ -131,13 +131,13 @@ def _keep(container: nn.Module, kept: list[nn.Module]) -> None:
         container.add_module(str(index), child)
 
 
-def _run_at(texts: list[str], place: int) -> tuple[int, int]:
-    """Period and number of repetitions of the longest run of equal blocks that starts at ``place``."""
+def _run_at(texts: list[str], start: int) -> tuple[int, int]:
+    """Period and number of repetitions of the longest run of equal blocks that starts at ``start``."""
     best = (1, 1)
-    for period in range(1, (len(texts) - place) // 2 + 1):
-        block = texts[place : place + period]
+    for period in range(1, (len(texts) - start) // 2 + 1):
+        block = texts[start : start + period]
         repeats = 1
-        while texts[place + repeats * period : place + (repeats + 1) * period] == block:
+        while texts[start + repeats * period : start + (repeats + 1) * period] == block:
             repeats += 1
         if repeats > 1 and period * repeats > best[0] * best[1]:
             best = (period, repeats)
