@@ -144,3 +144,14 @@ def test_filters_of_other_layers(run):
 def test_the_title_says_what_was_asked(run, line, asked):
     """Answers for one pair and for a thousand looked alike."""
     assert run(f"plan {line}")[1].splitlines()[0].endswith(f", delta = 0.05, {asked}")
+
+
+def test_channels_of_a_network(run):
+    line = "plan channels dense40-tanh-dense40-tanh-dense3 --input-shape 20 --pairs 4 --eps 0.2 --initializer he"
+    code, out, err = run(f"{line} --format json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["widths"] == [found["sharp"]] * 2
+    code, _, err = run("plan channels dense40-relu --input-shape 20 --eps 0.2")
+    assert code == 2
+    assert "no output layer" in err
