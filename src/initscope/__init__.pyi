@@ -23,6 +23,7 @@ from . import (
     theory as theory,
 )
 from .inspection import (
+    compare as compare,
     inspect as inspect,
 )
 from .measurement import (
@@ -35,6 +36,9 @@ from .propagate import (
 )
 from .propagate.kernels import (
     kernel as kernel,
+)
+from .results import (
+    load as load,
 )
 from .theory.statements import (
     theorem as theorem,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from initscope._utils.archive import read_archive, write_archive
 from initscope._utils.files import write_text
 from initscope._utils.libraries import library
 from initscope.errors import InputError
@@ -34,6 +35,7 @@ __all__ = [
     "format_number",
     "html_table",
     "label_text",
+    "load",
     "make_axes",
     "panels",
     "plain",
@@ -226,6 +228,21 @@ class Result:
         write_text(path, text)
         return Path(path)
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the result to a file that `initscope.load` reads, and return the path.
+
+        The file is a ZIP archive of JSON and arrays. Functions, and objects of classes that are not part of initscope
+        (a loss or an initializer of your own), are not saved.
+        """
+        from initscope import __version__
+
+        write_archive(path, self._to_save(), __version__)
+        return Path(path)
+
+    def _to_save(self) -> Result:
+        """Return what `save` writes; results that hold the user's data leave it out."""
+        return self
+
     def _html(self) -> str:
         """Return the page of `to_html`; results that show more than their table override this."""
         text: str = rendering_module().render_result(self)
@@ -252,6 +269,27 @@ class Result:
         ax.set_xlabel("row")
         ax.legend()
         return ax
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a result that its ``save`` has written.
+
+    Parameters
+    ----------
+    path : path
+        Such as ``"x.initscope"``.
+
+    Returns
+    -------
+    Result
+        Of the class that was saved, for example `initscope.inspection.Report`, with the same page and tables.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged, from a newer version, or not a saved result.
+    """
+    return read_archive(path)
 
 
 def _is_number(value: Any) -> bool:

@@ -205,17 +205,6 @@ def test_images_show_their_deviating_pairs():
     assert text.count("data:image/jpeg") >= 12
 
 
-def test_before_and_after():
-    data = samples()
-    before, after = (initscope.inspect(mlp(3, law), data, pairs=8, alternatives=False) for law in (Glorot(), He()))
-    both = initscope.inspection.before_after(before, after)
-    row = both.table()[-1]
-    assert row["rms_ratio_measured_after"] > row["rms_ratio_measured_before"]
-    assert both.plot().get_legend() is not None
-    with pytest.raises(InputError, match="do not match"):
-        initscope.inspection.before_after(before, initscope.inspect(mlp(2, He()), data, pairs=8, alternatives=False))
-
-
 def test_one_row_per_epoch_of_a_training_loop():
     torch.manual_seed(0)
     model, data = mlp(2, He()), samples()

@@ -230,7 +230,7 @@ def test_two_zero_factors_never_move_and_one_does():
     torch.manual_seed(0)
     found = problems(LowRank(both=True))["stuck-zeros"]
     assert found.layer == "down"
-    assert "Down and what multiplies it are zero" in found.message
+    assert "down and what multiplies it are zero" in found.message
     assert found.evidence["all"] == ["down", "up"]
     assert "stuck-zeros" not in problems(LowRank(both=False))
 
@@ -303,7 +303,7 @@ class TwoNorms(nn.Module):
 def test_a_norm_that_another_one_runs_for():
     torch.manual_seed(0)
     found = problems(TwoNorms(copied=True))["repeated-norm"]
-    assert found.message == "Norm2 is never called while norm1 is called twice: probably a copy-paste slip."
+    assert found.message == "norm2 is never called while norm1 is called twice: probably a copy-paste slip."
     assert not problems(TwoNorms(copied=False))
 
 

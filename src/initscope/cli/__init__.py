@@ -7,8 +7,11 @@ Data goes to stdout, messages and progress to stderr; exit 0 done, 1 failed, 2 b
 from __future__ import annotations
 
 import difflib
+import gc
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
@@ -16,7 +19,7 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unuse
 
 from initscope import __version__
 from initscope.cli._help import WORK, command_group, examples
-from initscope.cli._output import ask_of
+from initscope.cli._output import ask_of, command_line
 from initscope.cli._progress import metered
 from initscope.cli._streams import CANNOT_WRITE, discard_output, output_problem, prepare_streams, write_problem
 from initscope.errors import InputError, MissingDependencyError
@@ -41,6 +44,19 @@ COMMANDS = {
     "inspect": (
         "inspection:inspect",
         "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
+    ),
+    "compare": (
+        "compare:compare",
+        "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
+        "what differs from the first.",
+    ),
+    "data": (
+        "data:data",
+        "Show what enters a network: range, scale, missing values, duplicates, classes, intrinsic dimension.",
+    ),
+    "open": (
+        "saved:open_result",
+        "Show a saved result again, as a table or a page, without running anything.",
     ),
     "predict": (
         "predict_measure:predict",
@@ -139,11 +155,12 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     ask_of()
+    command_line(tokens)
     prepare_streams()
     if problem := output_problem():
         _leave_output(f"{problem}; nothing was computed")
     try:
-        with metered() as meter:
+        with metered() as meter, _rare_collection():
             app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         if sys.stdout is not None:
             sys.stdout.flush()  # a reader that has gone is noticed here, not by the interpreter at its end
@@ -167,6 +184,17 @@ def main(arguments: list[str] | None = None) -> None:
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
     if meter.interrupted:
         _leave("interrupted: this is what was found so far", _INTERRUPTED)
+
+
+@contextmanager
+def _rare_collection() -> Iterator[None]:
+    """Search for reference cycles less often: a tenth of a short command, most of it while torch is imported."""
+    before = gc.get_threshold()
+    gc.set_threshold(20_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 _INTERRUPTED = 130  # what shells give a command that Ctrl-C has ended

@@ -15,7 +15,7 @@ WORK = Group("What to compute", sort_key=3)
 OUTPUT = Group("Output", sort_key=4)
 
 _GROUPS = {
-    "Will it train, and what to change": ("demo", "inspect"),
+    "Will it train, and what to change": ("demo", "inspect", "compare", "data", "open"),
     "Layer by layer": ("predict", "measure", "kernel", "coordinates", "mean-width", "flatness", "separation"),
     "How large": ("plan", "injectivity"),
     "Use random networks": ("hash", "search", "invert", "discriminate"),
@@ -28,8 +28,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "inspect": (
         "inspect dense64-relu*40-dense10 --data digits",
         "inspect mynet.py:make --data photos --out report.html --fail-on error",
-        "inspect dense64-relu*4 --data digits --no-alternatives --format json",
+        "inspect dense64-relu*4 --data digits --no-alternatives --save mine.initscope",
     ),
+    "compare": (
+        "compare dense64-relu*20-dense10 dense64-tanh*20-dense10 --data digits --no-alternatives --out both.html",
+        "compare mynet.py:make epoch1.pt epoch9.pt --data photos",
+        "compare dense64-relu*20-dense10 --initializers he,glorot --data digits --no-alternatives",
+        "compare before.initscope after.initscope",
+    ),
+    "data": ("data digits", "data photos --limit 60 --out photos.html", "data digits --format md"),
+    "open": ("open mine.initscope --out page.html", "open mine.initscope --format json"),
     "predict": (
         'predict "conv3x3x64-relu*12" --data photos --pairs 50',
         "predict dense1000-relu*10 --input-shape 50 --initializer glorot --format csv",

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -22,8 +23,9 @@ from initscope.results import Result, plain, printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Format", "ask_of", "csv_text", "emit", "few_rows", "json_text", "print_fitted", "print_sentence",
-           "print_table", "provenance", "say", "terminal_width", "text_width", "user_code"]  # fmt: skip
+__all__ = ["Format", "ask_of", "command_line", "csv_text", "emit", "few_rows", "json_text", "print_fitted",
+           "print_sentence", "print_table", "provenance", "say", "terminal_width", "text_width",
+           "user_code"]  # fmt: skip
 
 Format = Annotated[
     Literal["table", "json", "csv"],
@@ -90,6 +92,16 @@ def ask_of(**asked: Any) -> None:
     if not asked:
         _ASKED.clear()
     _ASKED.update(asked)
+
+
+_TYPED: list[str] = []
+
+
+def command_line(tokens: list[str] | None = None) -> str:
+    """Return the command as it can be typed again; with ``tokens``, remember them first."""
+    if tokens is not None:
+        _TYPED[:] = tokens
+    return shlex.join(["initscope", *_TYPED])
 
 
 def provenance(best: Any = None) -> dict[str, Any]:

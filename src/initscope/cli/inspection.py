@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -14,8 +14,8 @@ from initscope._utils.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
-from initscope.cli._output import emit, say, terminal_width, user_code
-from initscope.cli._sources import InspectSource, build_model, load_data
+from initscope.cli._output import command_line, emit, say, terminal_width, user_code
+from initscope.cli._sources import InspectSource, build_model, data_spec, load_data
 from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
 from initscope.errors import InputError
@@ -23,9 +23,10 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
+    from initscope.data import ImageSet
     from initscope.inspection import Report
 
-__all__ = ["inspect"]
+__all__ = ["InspectOptions", "ReportFormat", "inspect", "inspect_arguments", "show_report"]
 
 ReportFormat = Annotated[
     Literal["table", "json", "csv", "md"],
@@ -45,7 +46,7 @@ class InspectOptions:
     initializer: InitializerName = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
-    prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
+    prediction: Annotated[bool, Parameter(help="Compute what theory expects next to what is measured.")] = True
     alternatives: Annotated[
         bool, Parameter(help="Try other initializations, widths and depths of a network that has a problem.")
     ] = True
@@ -64,6 +65,9 @@ class InspectOutput:
     apply: Annotated[Path | None, Parameter(help="Write the state dict after the suggested fix to this .pt file.")] = (
         None
     )
+    save: Annotated[Path | None, Parameter(help="Write the report to this .initscope file, for open and compare.")] = (
+        None
+    )
     verbose: Annotated[bool, Parameter(help="Print every finding, the whole table and all alternatives.")] = False
     depth: Depth = None
     format: ReportFormat = "table"
@@ -77,6 +81,7 @@ class InspectOutput:
         check_depth(self.depth)
         check_suffix(self.out, "--out", (".html", ".htm"))
         check_suffix(self.apply, "--apply", (".pt", ".pth"))
+        check_suffix(self.save, "--save", (".initscope",))
 
 
 def inspect(
@@ -89,6 +94,7 @@ def inspect(
     output: InspectOutput | None = None,
 ) -> None:
     """Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried."""
+    data_spec(source or InspectSource())  # before anything loads torch: a wrong name is refused at once
     import initscope
     from initscope._utils.disk import check_space
     from initscope.inspection._checks import failing, selected
@@ -99,30 +105,18 @@ def inspect(
     if output.apply is not None and not options.alternatives:
         raise InputError("--apply writes the best alternative, and --no-alternatives tries none; drop one")
     data = load_data(source)
-    if len(data) < 2:
-        raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    arguments = inspect_arguments(options, source, data)
     inputs, trained = (training or TrainingOptions()).apply(data)
     with user_code():
         built = build_model(model, source, tuple(inputs.shape[1:]) if inputs is not data else data.shape)
         if output.apply is not None:
             check_space(output.apply, sum(value.nbytes for value in built.state_dict().values()))
-        report = initscope.inspect(
-            built,
-            inputs,
-            **trained,
-            pairs=min(source.pairs, len(data) // 2),
-            draws=options.draws,
-            seed=source.seed,
-            initializer=None if options.initializer == "present" else options.initializer,
-            gradients=options.gradients,
-            mode=options.mode,
-            prediction=options.prediction,
-            alternatives=options.alternatives,
-            select=options.select or None,
-            ignore=options.ignore or None,
-        )
+        report = initscope.inspect(built, inputs, **trained, **arguments)
+    report = replace(report, provenance=replace(report.provenance, model=model, command=command_line()))
     unwritten = "" if output.apply is None else _apply(report, built, output.apply, source.seed)
-    _show(report, output)
+    if output.save is not None:
+        say(f"saved: {report.save(output.save)}")
+    show_report(report, output.format, out=output.out, verbose=output.verbose, depth=output.depth)
     if unwritten and (report.errors or report.warnings):
         raise InputError(f"--apply: {unwritten}")
     if unwritten:
@@ -134,26 +128,43 @@ def inspect(
         sys.exit(1)
 
 
-def _show(report: Report, output: InspectOutput) -> None:
-    """Write the page, then print the report: whoever reads it may go away half-way."""
-    if output.out is not None:
-        report.to_html(output.out)
-        say(f"page: {output.out}")
-    if output.format == "table":
-        _print(report, output)
-    elif output.format == "md":
-        print(report.to_markdown(), end="")
-    else:
-        emit(report, output.format)
+def inspect_arguments(options: InspectOptions, source: InspectSource, data: ImageSet) -> dict[str, Any]:
+    """Return the arguments of `initscope.inspect` that the options stand for."""
+    if len(data) < 2:
+        raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    return {
+        "pairs": min(source.pairs, len(data) // 2),
+        "draws": options.draws,
+        "seed": source.seed,
+        "initializer": None if options.initializer == "present" else options.initializer,
+        "gradients": options.gradients,
+        "mode": options.mode,
+        "prediction": options.prediction,
+        "alternatives": options.alternatives,
+        "select": options.select or None,
+        "ignore": options.ignore or None,
+    }
 
 
-def _print(report: Report, output: InspectOutput) -> None:
-    """Print the report, as wide as the terminal; a file or a pipe gets every sentence on one line."""
+def show_report(
+    report: Report, format: Literal["table", "json", "csv", "md"], *, out: Path | None, verbose: bool, depth: int | None
+) -> None:
+    """Write the page, then print the report: whoever reads it may go away half-way.
+
+    A table is as wide as the terminal; a file or a pipe gets every sentence on one line.
+    """
     from initscope.inspection.terminal import report_lines
 
-    width = terminal_width()
-    for line in report_lines(report, width, verbose=output.verbose, depth=output.depth):
-        print(line)
+    if out is not None:
+        report.to_html(out)
+        say(f"page: {out}")
+    if format == "table":
+        for line in report_lines(report, terminal_width(), verbose=verbose, depth=depth):
+            print(line)
+    elif format == "md":
+        print(report.to_markdown(), end="")
+    else:
+        emit(report, format)
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:

@@ -17,12 +17,12 @@ from .finding import (
     Fix as Fix,
     NotChecked as NotChecked,
 )
-from .history import (
-    BeforeAfter as BeforeAfter,
-    before_after as before_after,
-)
 from .judging import (
     judge as judge,
+)
+from .model_comparison import (
+    ModelComparison as ModelComparison,
+    compare as compare,
 )
 from .parameter_audit import (
     Audit as Audit,

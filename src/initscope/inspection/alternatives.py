@@ -16,7 +16,7 @@ from initscope._utils.progress import interrupted, kept_if_interrupted, steps
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
-from initscope.graph import Graph, trace
+from initscope.graph import Graph, Inputs, trace
 from initscope.graph.borrowing import copy_of
 from initscope.initializers import Initializer, Present
 from initscope.inspection._checks import Thresholds, reinitialized
@@ -289,7 +289,7 @@ class _Trials:
         self.model, self.seed, self.mode, self.thresholds = model, seed, mode, thresholds
         self.as_it_is = prediction
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self.work = multiplications(self._copied(), x[:2])
+        self.work = multiplications(self._copied(), Inputs((x[:2],)))
         self.spending = Spending.on(self.work, len(x))
         fewer = max(_LEAST_PAIRS, int(min(pairs, len(x)) * _WORK / max(_WORK, self.work)))
         self.x, self.y = x[:fewer], y[:fewer]

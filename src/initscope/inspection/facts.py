@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -34,8 +34,8 @@ class Facts:
     dependence: Dependence | None = None
     head: Head | None = None
     trial: Trial | None = None
-    loss: Any = None
-    """The loss that is given or inferred."""
+    loss: Any = field(default=None, metadata={"saved": False})
+    """The loss that is given or inferred; None in a report that was loaded."""
     loss_name: str = ""
     """What it is and how it was found; empty where none is known."""
     idle_norms: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, pres
     facts = named | {"value": hit.value, "threshold": threshold} | hit.facts
     return Finding(
         item.code, item.name, hit.level or item.level, hit.layer or row.layer, hit.value, threshold,
-        _sentence(item.message.format(**facts)), _fix(item, hit, evidence, facts, preserving),
+        _sentence(item.message, facts), _fix(item, hit, evidence, facts, preserving),
         evidence=plain(hit.facts),
     )  # fmt: skip
 
@@ -108,8 +109,11 @@ def _title(hit: Hit, evidence: Evidence) -> str:
     return row.position if hit.layer in ("", row.layer) else spoken(hit.layer)
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _sentence(template: str, facts: Mapping[str, object]) -> str:
+    """The message with its numbers and names; a name of a module or function at its start is not capitalized."""
+    text = template.format(**facts)
+    is_name = template.startswith("{") and re.match(r"[a-z]+ \d", text) is None  # "layer 3" is no name
+    return text if is_name else text[:1].upper() + text[1:]
 
 
 def _fix(item: Check, hit: Hit, evidence: Evidence, facts: dict[str, object], preserving: bool) -> Fix | None:

@@ -12,17 +12,17 @@ from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
+from initscope.inspection.provenance import Pictures
 from initscope.rendering.depth import drawn_panels
 from initscope.rendering.layers import layer_table, page_data
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
 from initscope.rendering.table import with_error
-from initscope.rendering.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:
-    from initscope.inspection.report import Report
+    from initscope.inspection.report import Deviation, Report
 
-__all__ = ["as_comparison", "block_texts", "render_report"]
+__all__ = ["as_comparison", "block_texts", "pictures_of", "render_report"]
 
 _DIGITS = {
     "angle_predicted": 1,
@@ -74,11 +74,11 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "mode": seen.mode,
         "how the model was read": seen.fallback or "symbolic trace",
     }
-    images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
+    pictures = pictures_of(report)
     found = layer_quantities(report, comparison)
     depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
     to_do = _what_to_do(report)
-    context = comparison_context(comparison, facts, images) | to_do
+    context = comparison_context(comparison, facts, None) | to_do
     context |= {
         "body": "report.html",
         "title": report.headline,
@@ -94,9 +94,11 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "has_gradients": True,
         "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
         "data": page_data(report.rows, found.columns, depth["data"]),
-        "deviating": _deviating(report),
+        "thumbnails": pictures.sample,
+        "deviating": _deviating(report, pictures),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
+        "data_overview": "" if pictures.data is None else pictures.data.section(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
 
@@ -180,13 +182,22 @@ def _short(value: float | None) -> str:
     return "0" if value == 0 else with_error(value, None, 3)
 
 
-def _deviating(report: Report) -> str:
+def pictures_of(report: Report) -> Pictures:
+    """The images that the page shows: those that were saved, or of the samples."""
+    if report.pictures is not None:
+        return report.pictures
+    measured = as_comparison(report).measurement
+    assert measured is not None
+    return Pictures.of(report.observation, measured.angle, [pair.index for pair in _apart(report)])
+
+
+def _apart(report: Report) -> list[Deviation]:
     """Pairs whose angle is seen to be another than predicted; where a network closes all angles there are none."""
-    pairs = [
-        vars(pair) | {"picture": _picture(report, pair.index)}
-        for pair in report.deviating()
-        if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"
-    ]
+    return [pair for pair in report.deviating() if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"]
+
+
+def _deviating(report: Report, pictures: Pictures) -> str:
+    pairs = [vars(pair) | {"picture": pictures.of_pair.get(pair.index)} for pair in _apart(report)]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 
@@ -210,14 +221,6 @@ def _alike(report: Report) -> list[dict[str, Any]]:
         names = ", ".join(titles) if len(titles) < 4 else f"{len(titles)} layers: {titles[0]} to {titles[-1]}"
         lines.append(vars(items[0]) | {"names": names})
     return lines
-
-
-def _picture(report: Report, index: int) -> Thumbnail | None:
-    seen = report.observation
-    if getattr(seen.x, "ndim", 0) != 4:
-        return None
-    one = slice(index, index + 1)
-    return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
 def block_texts(blocks: Sequence[dict[str, Any]]) -> list[dict[str, str]]:

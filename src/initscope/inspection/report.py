@@ -32,6 +32,7 @@ from initscope.inspection.finding import Finding, Fix, NotChecked
 from initscope.inspection.instruments import Head, Trial
 from initscope.inspection.one_step import FormatShares, format_shares
 from initscope.inspection.parameter_audit import Audit
+from initscope.inspection.provenance import Pictures, Provenance
 from initscope.measurement.number_formats import FormatCount
 from initscope.measurement.observation import Observation
 from initscope.rendering.folding import few_lines, fold, folded_table
@@ -94,6 +95,10 @@ class Report(Result):
     checks: int = 0
     """How many checks ran."""
     fixes: tuple[Fix, ...] = ()
+    provenance: Provenance = field(default=Provenance(), compare=False)
+    """When, how and with which versions the report was made, and the size of the model."""
+    pictures: Pictures | None = field(default=None, repr=False, compare=False)
+    """Images for the page of a report that was loaded, which has no samples."""
 
     @property
     def healthy(self) -> bool:
@@ -340,6 +345,13 @@ class Report(Result):
         if path is not None:
             write_text(path, text)
         return text
+
+    def _to_save(self) -> Report:
+        """The report without the samples of the user, but for the few images that its page shows."""
+        from initscope.inspection.page import pictures_of
+
+        seen = replace(self.observation, x=None, y=None, targets=None, targets_y=None)
+        return replace(self, observation=seen, pictures=pictures_of(self))
 
     def _html(self) -> str:
         """The one-file page."""

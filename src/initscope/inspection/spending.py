@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from initscope.graph import Inputs
 from initscope.graph.borrowing import borrowed
 from initscope.inspection.variants import Variant
 from initscope.measurement.stream import moved
@@ -56,14 +57,15 @@ class Spending:
         return ""
 
 
-def multiplications(model: nn.Module, x: torch.Tensor) -> float:
+def multiplications(model: nn.Module, inputs: Inputs) -> float:
     """Of a forward pass, for each sample."""
+    placed = inputs.map(moved(model))
     try:
-        with borrowed(model), _Counter() as counter:
-            model(moved(model)(x))
+        with borrowed(model), torch.no_grad(), _Counter() as counter:
+            model(*placed.args, **placed.kwargs)
     except Exception:  # whatever the model raises: it will again when it is tried, and then be told
         return 0.0
-    return float(counter.operations) / 2 / len(x)
+    return float(counter.operations) / 2 / inputs.samples
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ and :math:`\kappa_c` the products of channel c. Channels that a skip connection 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,7 +86,7 @@ class _Step:
     shape: tuple[int, ...] = ()
     """Of one sample."""
     over: tuple[int, ...] = ()
-    """Axes of recorded channels over which a norm averages beside these."""
+    """Axes of recorded channels over which a norm averages together with these."""
     mixes: bool = False
     """Whether it reads averages over channels."""
     centers: bool = False
@@ -105,18 +106,18 @@ class _Survey(Walk):
 
     def __init__(self, simulation: Simulation, inputs: list[Any], context: Context) -> None:
         super().__init__(simulation.networks.traced, inputs, context, simulation)
-        self.found: dict[Node, _Step] = {}
+        self.steps: dict[Node, _Step] = {}
         self._context, self._layers = context, set[object]()
 
     def _value(self, node: Node) -> Any:
-        reasons = [self.found[parent].reason for parent in node.inputs if parent in self.found]
+        reasons = [self.steps[parent].reason for parent in node.inputs if parent in self.steps]
         reason = next(filter(None, reasons), "")
         value = None if reason else super()._value(node)
-        self.found[node] = _not(reason) if reason else self._step(node, value)
+        self.steps[node] = _not(reason) if reason else self._step(node, value)
         return value
 
     def _step(self, node: Node, value: Any) -> _Step:
-        before = [parent for parent in node.inputs if parent in self.found and self.found[parent].kind != "exact"]
+        before = [parent for parent in node.inputs if parent in self.steps and self.steps[parent].kind != "exact"]
         random = is_value(value) and value.random
         if not before and not random:
             return _EXACT
@@ -140,7 +141,7 @@ class _Survey(Walk):
             return _not(f"{node.name} ({node.kind}) has no rule for it")
         if traits.concatenates:
             whole = len(before) == len(node.inputs)
-            return channels if whole else _not(f"{node.name} puts known values beside random channels")
+            return channels if whole else _not(f"{node.name} puts known values next to random channels")
         if norm is not None and not norm.over_samples and norm.kind in ("layer", "group", "rms"):
             rank = len(value.shape)
             over = sorted({a - 1 if a > 0 else a + rank for a in norm.axes} if norm.axes else range(rank))
@@ -158,7 +159,7 @@ class _Survey(Walk):
 
     def _mean(self, node: Node, before: list[Node]) -> _Step:
         """A mean over channels, or a function of one."""
-        step, source = self.found[before[0]], self._values.get(before[0])
+        step, source = self.steps[before[0]], self._values.get(before[0])
         if not isinstance(source, Value) or not source.random:
             return _Step("known")
         pools = node.traits.pools
@@ -170,10 +171,10 @@ class _Survey(Walk):
         module = node.module
         if not isinstance(module, (nn.Linear, _ConvNd)) or isinstance(module, _ConvTransposeNd):
             return _not(f"{node.name} ({node.kind}) has no rule for it")
-        law, drawn = self._context.law(module), self._context.drawn(module.parameters())
+        distribution, drawn = self._context.weight_distribution(module), self._context.drawn(module.parameters())
         groups = getattr(module, "groups", 1)
         single = groups == value.channels == getattr(module, "in_channels", 0)
-        if not law.independent or (law.strength > 0 and not known):
+        if not distribution.independent or (distribution.strength > 0 and not known):
             return _not(f"the weights of {node.name} are not independent")
         if drawn & self._layers:
             return _not(f"{node.name} has the weights of an earlier layer")
@@ -193,7 +194,7 @@ class _Recorder(Observer):
 
     def __init__(self, wanted: dict[str, _Step], pairs: int) -> None:
         self.steps, self._pairs = wanted, pairs
-        self.found: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        self.recorded: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
     def see(self, step: Node, values: Tensor) -> None:
         """Copy both sides."""
@@ -201,7 +202,7 @@ class _Recorder(Observer):
         if known is not None:
             channels = values.float().movedim(known.axis + 1, 0)
             sides = channels[:, : self._pairs].clone(), channels[:, self._pairs :].clone()
-            self.found.setdefault(step.name, []).append(sides)
+            self.recorded.setdefault(step.name, []).append(sides)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +220,7 @@ class _Channels:
     norm: _Channels | None = None
     """Gaussian channels that a norm has centered, of which these are functions: their mean strays too."""
     over: tuple[int, ...] = ()
-    """Axes over which that norm averages beside the channels."""
+    """Axes over which that norm averages together with the channels."""
 
     def average(self, values: Tensor) -> Tensor:
         """Of values ``[networks, channels, pairs, …]``, with both signs: ``[2·directions·pairs, blocks, …]``."""
@@ -228,7 +229,7 @@ class _Channels:
         if max(self.sizes) == 1:  # each channel is a block: they have one distribution
             centered = values - values.mean(dim=1, keepdim=True)
             total = torch.einsum("knc,ncp->kcp", self.numbers, centered.flatten(2)) / math.sqrt(networks)
-            found = total.reshape(len(total), values.shape[1], *shape).movedim(1, 2)
+            deviations = total.reshape(len(total), values.shape[1], *shape).movedim(1, 2)
         else:
             for size in self.sizes:
                 part = slice(start, start := start + size)
@@ -236,8 +237,8 @@ class _Channels:
                 numbers = (numbers - numbers.mean(dim=2, keepdim=True)) / math.sqrt(max(size - 1, 1) * size * networks)
                 total = numbers.flatten(1) @ values[:, part].flatten(2).flatten(0, 1)
                 blocks.append(total.reshape(len(numbers), *shape))
-            found = torch.stack(blocks, dim=2)
-        return _STEP * torch.cat([found, -found]).flatten(0, 1)
+            deviations = torch.stack(blocks, dim=2)
+        return _STEP * torch.cat([deviations, -deviations]).flatten(0, 1)
 
     def moments(self) -> tuple[Tensor, ...]:
         """Of kxx, kyy and d."""
@@ -303,10 +304,10 @@ class _StrayedWalk(Walk):
     """The walk of copies of the pairs, in each of which the averages that layers read stray in their own direction."""
 
     def __init__(
-        self, simulation: Simulation, found: dict[Node, _Step], channels: dict[Node, _Channels], context: Context
+        self, simulation: Simulation, known_steps: dict[Node, _Step], channels: dict[Node, _Channels], context: Context
     ) -> None:
         super().__init__(simulation.networks.traced, _inputs(simulation), context, simulation)
-        self._steps, self._channels = found, channels
+        self._steps, self._channels = known_steps, channels
         self.strayed: dict[Node, Any] = {}
 
     def _value(self, node: Node) -> Any:
@@ -322,13 +323,13 @@ class _StrayedWalk(Walk):
         if step.kind == "mean":
             keep = value.x.dim() == len(channels.x.shape) - 1
             moved = (channels.average(side)[:, 0] for side in (channels.x, channels.y))
-            dx, dy = (one.unsqueeze(step.axis + 1) if keep else one for one in moved)
+            dx, dy = (mean.unsqueeze(step.axis + 1) if keep else mean for mean in moved)
             return replace(value, x=value.x + dx, y=value.y + dy)
         if step.kind == "norm":
             value = value.scaled(*(self._factor(side, step, channels) for side in (channels.x, channels.y)))
-        moments = (own + by for own, by in zip((value.kxx, value.kyy, value.d), channels.moments(), strict=True))
+        moments = map(operator.add, (value.kxx, value.kyy, value.d), channels.moments())
         origin = None if value.origin is None else _Strayed(value, channels)
-        self.strayed[node] = value.after(tuple(torch.clamp_min(one, 0) for one in moments), origin=origin)
+        self.strayed[node] = value.after(tuple(torch.clamp_min(moment, 0) for moment in moments), origin=origin)
         return value
 
     def _factor(self, side: Tensor, step: _Step, channels: _Channels) -> Tensor:
@@ -364,7 +365,7 @@ def finite_width(networks: Networks, x: Inputs, y: Inputs, seed: int) -> FiniteW
     for start in steps(range(0, pairs, size), "predicting spreads"):
         several = slice(start, start + size)
         parts.append(_part(Simulation(networks, x.pick(several), y.pick(several)), draws, seed, pairs))
-    deviations, curvatures, sizes = (np.concatenate(each, axis=2) for each in zip(*(part[:3] for part in parts)))
+    deviations, curvatures, sizes = (np.concatenate(values, axis=2) for values in zip(*(part[:3] for part in parts)))
     sd, rms = (np.sqrt((values**2).mean(axis=0)) for values in (deviations, sizes))
     shift, shift_se = curvatures.mean(axis=0), curvatures.std(axis=0, ddof=1) / math.sqrt(_DIRECTIONS)
     return FiniteWidth(sd, rms, shift, shift_se, deviations, parts[0][3])
@@ -374,12 +375,12 @@ def _surveyed(simulation: Simulation, seed: int, share: float) -> tuple[dict[Nod
     """What deviates at every op, and the sums of every row in the limit."""
     survey = _Survey(simulation, _inputs(simulation), _context(simulation, seed, share / (2 * _DIRECTIONS)))
     plain = {node: _totals(value) for node, value in survey.states()}
-    return survey.found, plain
+    return survey.steps, plain
 
 
-def _sizes(found: dict[Node, _Step]) -> tuple[int, int]:
+def _sizes(known_steps: dict[Node, _Step]) -> tuple[int, int]:
     """How many pairs go together, and how many networks are drawn."""
-    recorded = [step for step in found.values() if step.recorded]
+    recorded = [step for step in known_steps.values() if step.recorded]
     values = 2 * sum(math.prod(step.shape) for step in recorded)
     narrowest = min([sum(step.sizes) for step in recorded], default=_CHANNELS)
     draws = max(2, min(math.ceil(_CHANNELS / narrowest), _MOST_NETWORKS, _RECORDED // max(values, 1)))
@@ -391,9 +392,9 @@ def _part(
 ) -> tuple[Floats, Floats, Floats, tuple[str, ...]]:
     """Deviations and curvatures of the cosines, relative deviations of the RMS; the reasons of the rows."""
     share = simulation.x.samples / all_pairs
-    found, plain = _surveyed(simulation, seed, share)
-    channels = _channels(simulation, found, draws, seed)
-    reasons = {node: found[node].reason or ("" if known else "it has no cosine") for node, known in plain.items()}
+    known_steps, plain = _surveyed(simulation, seed, share)
+    channels = _channels(simulation, known_steps, draws, seed)
+    reasons = {node: known_steps[node].reason or ("" if known else "it has no cosine") for node, known in plain.items()}
     networks, pairs, rows = simulation.networks, simulation.x.samples, {node: k for k, node in enumerate(plain)}
     result = np.full((3, _DIRECTIONS, len(rows), pairs), np.nan)
     result[:, :, [not reasons[node] for node in rows]] = 0
@@ -405,10 +406,10 @@ def _part(
         copies = 2 * (part.stop - start)
         many = Simulation(networks, _copied(simulation.x, copies), _copied(simulation.y, copies))
         context = _context(simulation, seed, share * copies / (2 * _DIRECTIONS))
-        walk = _StrayedWalk(many, found, those, context)
+        walk = _StrayedWalk(many, known_steps, those, context)
         for node, value in walk.states():
             totals = plain[node]
-            if totals is not None and not reasons[node] and found[node].kind != "exact":
+            if totals is not None and not reasons[node] and known_steps[node].kind != "exact":
                 result[:, part, rows[node]] = _differences(totals, walk.strayed.get(node, value).totals())
             walk.forget()
     return result[0], result[1], result[2], tuple(reasons.values())
@@ -446,37 +447,37 @@ def _totals(value: Any) -> Totals | None:
 
 def _differences(plain: Totals, strayed: Totals) -> Floats:
     """Of the cosine the first and the second difference, of one draw, and the first of the logarithm of the RMS."""
-    found = []
+    differences = []
     for base, copies in ((1 - plain.gap, 1 - strayed.gap), (plain.xx.log() / 2, strayed.xx.log() / 2)):
         up, down = (side.reshape(-1, len(base)) for side in copies.chunk(2))
-        found += [(up - down) / (2 * _STEP), (up + down - 2 * base) / (2 * _STEP**2)]
-    return torch.stack(found[:3]).numpy()
+        differences += [(up - down) / (2 * _STEP), (up + down - 2 * base) / (2 * _STEP**2)]
+    return torch.stack(differences[:3]).numpy()
 
 
-def _channels(simulation: Simulation, found: dict[Node, _Step], draws: int, seed: int) -> dict[Node, _Channels]:
+def _channels(simulation: Simulation, known_steps: dict[Node, _Step], draws: int, seed: int) -> dict[Node, _Channels]:
     """Channels of drawn networks at every op, with the numbers by which each of them deviates."""
-    recorder = _Recorder({node.name: step for node, step in found.items() if step.recorded}, simulation.x.samples)
+    recorder = _Recorder({node.name: step for node, step in known_steps.items() if step.recorded}, simulation.x.samples)
     if recorder.steps:
         simulation.networks.watch(simulation.x.joined(simulation.y), draws, lambda *_: [recorder])
-    numbers = _numbers(found, (_DIRECTIONS, draws), torch_generator(seed, "directions of a spread"))
+    numbers = _numbers(known_steps, (_DIRECTIONS, draws), torch_generator(seed, "directions of a spread"))
     result: dict[Node, _Channels] = {}
     norms: dict[Node, Node] = {}
-    for node, step in found.items():
+    for node, step in known_steps.items():
         source = node.inputs[0] if step.kind == "mean" else node
         if step.centers:
             norms[node] = node
         elif not step.mixes:
             before = {norms[parent] for parent in node.inputs if parent in norms}
             norms |= {node: before.pop()} if len(before) == 1 else {}
-        if source.name in recorder.found and (step.recorded or step.kind == "mean"):
-            x, y = (torch.stack(side) for side in zip(*recorder.found[source.name], strict=True))
+        if source.name in recorder.recorded and (step.recorded or step.kind == "mean"):
+            x, y = (torch.stack(side) for side in zip(*recorder.recorded[source.name], strict=True))
             centered = norms.get(node, node)
             norm = None if centered is node or result[centered].x.shape != x.shape else result[centered]
-            result[node] = _Channels(x, y, numbers[source], step.sizes, norm, found[centered].over)
+            result[node] = _Channels(x, y, numbers[source], step.sizes, norm, known_steps[centered].over)
     return result
 
 
-def _numbers(found: dict[Node, _Step], shape: tuple[int, int], generator: torch.Generator) -> dict[Node, Tensor]:
+def _numbers(known_steps: dict[Node, _Step], shape: tuple[int, int], generator: torch.Generator) -> dict[Node, Tensor]:
     """Of every op one number for each direction, network and channel; ops that hand channels on share theirs."""
     family: dict[Node, Node] = {}
     parts: dict[Node, list[Node]] = {}
@@ -486,7 +487,7 @@ def _numbers(found: dict[Node, _Step], shape: tuple[int, int], generator: torch.
             node = family[node]
         return node
 
-    for node, step in found.items():
+    for node, step in known_steps.items():
         if step.kind == "exact" or step.reason:
             continue
         before = [first(parent) for parent in node.inputs if parent in family]
@@ -497,17 +498,18 @@ def _numbers(found: dict[Node, _Step], shape: tuple[int, int], generator: torch.
             for other in before:
                 here = first(node)
                 if here is not other:  # the one that consists of several goes on
-                    one, into = (here, other) if here not in parts else (other, here)
-                    family[one] = into
+                    joined, root = (here, other) if here not in parts else (other, here)
+                    family[joined] = root
     drawn: dict[Node, Tensor] = {}
     result = {}
     for node in family:
-        root, step = first(node), found[node]
+        root, step = first(node), known_steps[node]
         if root not in drawn:
             if root in parts:
                 drawn[root] = torch.cat([drawn[first(part)] for part in parts[root]], dim=2)
             else:
-                width = next(sum(found[one].sizes) for one in family if first(one) is root and found[one].sizes)
+                members = (known_steps[member].sizes for member in family if first(member) is root)
+                width = sum(next(filter(None, members)))
                 drawn[root] = torch.randn(*shape, width, generator=generator)
         result[node] = drawn[root]
     return result

@@ -17,7 +17,7 @@ import numpy as np
 from initscope.geometry import Floats
 from initscope.results import plain
 
-__all__ = ["Panel", "axis_limits", "axis_name", "depth_ticks", "drawn_panels", "rounded"]
+__all__ = ["Panel", "axis_limits", "axis_name", "depth_ticks", "drawn_panels", "panel_curves", "rounded"]
 
 _WIDTH, _HEIGHT = 1000.0, 100.0  # in the coordinates of the SVG
 _MOST_TICKS = 8
@@ -122,7 +122,7 @@ class _Scale:
 
 def _scale(panel: Panel) -> _Scale:
     values = panel.known
-    positive = values[values > 0]
+    positive = values[values > panel.rounding]
     logarithmic = panel.logarithmic
     if logarithmic is None:
         logarithmic = bool(len(positive)) and positive.max() > _TWENTYFOLD * positive.min()
@@ -157,25 +157,41 @@ def drawn_panels(panels: Sequence[Panel], names: Sequence[str], bad: Sequence[fr
     }
 
 
+def _positions(count: int) -> list[float]:
+    return [_WIDTH * (index + 0.5) / count for index in range(count)]
+
+
+def _frame(panel: Panel, scale: _Scale) -> dict[str, Any]:
+    """Return the healthy range and the ticks."""
+    top = 0.0 if panel.high is None else scale.height(panel.high)
+    bottom = _HEIGHT if panel.low is None else scale.height(panel.low)
+    return {
+        "healthy": (f"{top:.1f}", f"{bottom - top:.1f}"),
+        "has_band": panel.low is not None or panel.high is not None,
+        "ticks": [(f"{scale.height(tick):.1f}", _tick(tick)) for tick in scale.ticks()],
+    }
+
+
+def panel_curves(panel: Panel, series: Sequence[Floats]) -> dict[str, Any]:
+    """Return paths of several series on the axis of ``panel``, its healthy range and its ticks."""
+    scale = _scale(panel)
+    return {"paths": [_line(values, _positions(len(values)), scale) for values in series]} | _frame(panel, scale)
+
+
 def _drawn(panel: Panel, marked: frozenset[int]) -> dict[str, Any]:
     scale = _scale(panel)
     count = len(panel.measured)
-    positions = [_WIDTH * (index + 0.5) / count for index in range(count)]
-    top = 0.0 if panel.high is None else scale.height(panel.high)
-    bottom = _HEIGHT if panel.low is None else scale.height(panel.low)
+    positions = _positions(count)
     good = [index for index in range(count) if np.isfinite(panel.measured[index]) and index not in marked]
     return {
         "name": panel.name,
         "title": panel.title,
         "says": panel.says,
-        "healthy": (f"{top:.1f}", f"{bottom - top:.1f}"),
-        "has_band": panel.low is not None or panel.high is not None,
         "line": "" if panel.predicted is None else _line(panel.predicted, positions, scale),
         "bars": "" if panel.error is None else _bars(panel, positions, scale),
         "dots": _dots(panel.measured, good, positions, scale),
         "marked": _dots(panel.measured, sorted(marked), positions, scale),
-        "ticks": [(f"{scale.height(tick):.1f}", _tick(tick)) for tick in scale.ticks()],
-    }
+    } | _frame(panel, scale)
 
 
 def _tick(value: float) -> str:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["angle_panel", "comparison_context", "render_page", "render_part", "size_panel", "versions", "write_page"]
 
+_TWO_DECADES = 100.0
+
 
 def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
     """Write the result of `render_page` to ``path`` atomically."""
@@ -87,7 +89,12 @@ def versions() -> dict[str, str]:
 
 
 def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
-    """Return the panel of angles; ``low`` is the threshold of the checks, and growing angles are no error."""
+    """Return the panel of angles; ``low`` is the threshold of the checks, and growing angles are no error.
+
+    The axis is logarithmic if angles above their rounding error span more than two decades.
+    """
+    known = angle.measured[angle.measured > ROUNDING]
+    decades = bool(len(known)) and bool(known.max() > _TWO_DECADES * known.min())
     return Panel(
         "angle",
         "between pairs, degrees",
@@ -97,7 +104,7 @@ def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
         angle.predicted,
         low,
         least=0.0,
-        logarithmic=False,
+        logarithmic=decades,
         rounding=ROUNDING,
     )
 

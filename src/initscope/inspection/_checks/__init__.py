@@ -99,6 +99,8 @@ class Thresholds(Result):
     (0.2, 1.5)
     """
 
+    saved_fields = ("_limits",)
+
     def __init__(self, **limits: float) -> None:
         defaults = {item.option: item.threshold for item in checks() if item.unit}
         if unknown := sorted(set(limits) - set(defaults)):

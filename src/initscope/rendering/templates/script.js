@@ -32,8 +32,8 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
 
   // The table: rows belong to sections; sorted rows are in a separate tbody.
   const table = root.querySelector(".layers table");
-  const rows = all(".row", table);
-  const sections = all("tbody", table);
+  const rows = table ? all(".row", table) : [];
+  const sections = table ? all("tbody", table) : [];
   const status = root.querySelector(".layers [role=status]");
   const home = new Map(rows.map((row) => [row, row.parentElement]));
   const sorted = made("tbody", "sorted");
@@ -198,6 +198,15 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
       const value = panel.measured[index];
       const expected = panel.predicted?.[index] ?? null;
       if (value === null && expected === null) return;
+      if (panel.series) {
+        if (number !== current) return;
+        for (const [name, values] of Object.entries(panel.series)) {
+          const line = lines.insertRow();
+          line.insertCell().textContent = name;
+          line.insertCell().textContent = `${panel.name} ${stated(values[index], null, panel.rounding)}`;
+        }
+        return;
+      }
       const line = lines.insertRow();
       line.className = number === current ? "now" : "";
       line.insertCell().textContent = panel.name;

@@ -1,0 +1,87 @@
+"""The self-contained page of a `ModelComparison`: what changed, findings side by side, curves of all models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from initscope.inspection.layer_quantities import LayerQuantities, layer_quantities
+from initscope.inspection.page import as_comparison
+from initscope.rendering.layers import Column, layer_table, page_data
+from initscope.rendering.overlay import overlaid_panels
+from initscope.rendering.page import render_part
+from initscope.rendering.rows import shown_rows
+from initscope.results import counted
+
+if TYPE_CHECKING:
+    from initscope.inspection.model_comparison import ModelComparison
+    from initscope.inspection.report import Report
+
+__all__ = ["render_comparison"]
+
+_SHOWN = ("angle_measured", "rms_ratio_measured", "gradient_over_last", "dead_fraction", "effective_rank")
+
+
+def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> str:
+    """The page as text, or what of it a notebook's cell shows."""
+    from initscope.inspection.model_comparison import shown_cells
+
+    reports, same = compared.reports, compared.same_rows
+    found = {name: layer_quantities(report, as_comparison(report)) for name, report in reports.items()}
+    first, seen = next(iter(reports)), next(iter(reports.values())).observation
+    titles = [row.title for row in seen.rows] if same else []
+    depth = overlaid_panels({name: of.panels for name, of in found.items()}, titles) | {"same": same}
+    columns = list(_columns(found)) if same else []
+    data = page_data(seen.rows, columns, depth["data"]) if same else {"titles": depth["titles"], "texts": {}}
+    context = {
+        "body": "compare.html",
+        "title": f"{counted(len(reports), 'model')} compared: {', '.join(reports)}",
+        "subtitle": f"{counted(seen.samples, 'sample')}, {counted(seen.pairs, 'pair')}, {seen.mode} mode",
+        "cautions": compared.cautions,
+        "first": first,
+        "changes": compared.changes,
+        "glance": shown_rows(shown_cells(compared.table(), "model")),
+        "findings": shown_rows([{key: text or "–" for key, text in row.items()} for row in compared.findings()]),
+        "depth": depth,
+        "layers": layer_table(seen.rows, columns) if same else None,
+        "has_predicted": False,
+        "each": [_one(name, report) for name, report in reports.items()],
+        "run": _run(reports),
+        "data": data | {"panels": depth["data"]},
+    }
+    return render_part("compare.html" if fragment else "page.html", **context)
+
+
+def _columns(found: dict[str, LayerQuantities]) -> Iterator[Column]:
+    """The measured columns of all models, one quantity after the other."""
+    for wanted in _SHOWN:
+        for number, (name, quantities) in enumerate(found.items()):
+            for column in quantities.columns:
+                if column.name == wanted:
+                    yield replace(column, name=f"{wanted}_{number}", title=f"{column.title} {name}", side="")
+
+
+def _one(name: str, report: Report) -> dict[str, Any]:
+    fix = report.fix
+    return {
+        "name": name,
+        "headline": report.headline,
+        "size": report.provenance.size,
+        "command": report.provenance.command,
+        "code": "" if fix is None else fix.code or "",
+        "code_is": "" if fix is None else f"{fix.name} ({fix.outcome})",
+        "advice": "" if fix is None else f"Suggested fix: {fix.advice} ({fix.outcome})",
+    }
+
+
+def _run(reports: dict[str, Report]) -> dict[str, str]:
+    """Date, seed and versions, where all reports agree."""
+    each = [report.provenance for report in reports.values()]
+    versions = {", ".join(f"{name} {number}" for name, number in one.versions.items()) for one in each}
+    values = {
+        "date": {one.date for one in each},
+        "seed": {str(one.seed) for one in each},
+        "versions": versions,
+    }
+    return {name: "; ".join(sorted(texts)) for name, texts in values.items() if any(texts)}
