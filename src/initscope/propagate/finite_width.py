@@ -56,6 +56,8 @@ _COST = 16
 _RECORDED = 1 << 26
 """Values of channels that are kept."""
 _MOST_NETWORKS = 192
+_AVERAGES: frozenset[str] = frozenset({"mean"})
+"""Kinds of `initscope.traits.Pooling` that are averages."""
 _BY_CHANNEL = ("activation", "scaling", "merge", "gate", "pooling")
 """Roles of ops that act on each channel by itself."""
 
@@ -95,7 +97,7 @@ class _Step:
     @property
     def recorded(self) -> bool:
         """Whether its channels are read from drawn networks."""
-        return self.kind in ("channels", "norm")
+        return self.kind in ("channels", "divided")
 
 
 _EXACT = _Step("exact")
@@ -146,7 +148,7 @@ class _Survey(Walk):
             rank = len(value.shape)
             over = sorted({a - 1 if a > 0 else a + rank for a in norm.axes} if norm.axes else range(rank))
             kept = tuple(3 + a - (a > value.axis) for a in over if a != value.axis)
-            return replace(channels, kind="norm", over=kept, centers=value.gaussian and norm.kind != "rms")
+            return replace(channels, kind="divided", over=kept, centers=value.gaussian and norm.kind != "rms")
         fixed = norm is not None and norm.kind == "batch" and not norm.over_samples
         if fixed or node.role in _BY_CHANNEL or (node.role == "other" and self._same_shape(node, value)):
             return channels
@@ -163,9 +165,9 @@ class _Survey(Walk):
         if not isinstance(source, Value) or not source.random:
             return _Step("known")
         pools = node.traits.pools
-        if pools is None or pools.kind != "mean" or step.kind != "channels":
+        if pools is None or pools.kind not in _AVERAGES or step.kind != "channels":
             return _not(f"{node.name} ({node.kind}) has no rule for it")
-        return replace(step, kind="mean")
+        return replace(step, kind="averaged")
 
     def _layer(self, node: Node, value: MomentMaps, *, known: bool) -> _Step:
         module = node.module
@@ -320,12 +322,12 @@ class _StrayedWalk(Walk):
         channels = self._channels.get(node)
         if channels is None:
             return value
-        if step.kind == "mean":
+        if step.kind == "averaged":
             keep = value.x.dim() == len(channels.x.shape) - 1
             moved = (channels.average(side)[:, 0] for side in (channels.x, channels.y))
             dx, dy = (mean.unsqueeze(step.axis + 1) if keep else mean for mean in moved)
             return replace(value, x=value.x + dx, y=value.y + dy)
-        if step.kind == "norm":
+        if step.kind == "divided":
             value = value.scaled(*(self._factor(side, step, channels) for side in (channels.x, channels.y)))
         moments = map(operator.add, (value.kxx, value.kyy, value.d), channels.moments())
         origin = None if value.origin is None else _Strayed(value, channels)
@@ -463,13 +465,13 @@ def _channels(simulation: Simulation, known_steps: dict[Node, _Step], draws: int
     result: dict[Node, _Channels] = {}
     norms: dict[Node, Node] = {}
     for node, step in known_steps.items():
-        source = node.inputs[0] if step.kind == "mean" else node
+        source = node.inputs[0] if step.kind == "averaged" else node
         if step.centers:
             norms[node] = node
         elif not step.mixes:
             before = {norms[parent] for parent in node.inputs if parent in norms}
             norms |= {node: before.pop()} if len(before) == 1 else {}
-        if source.name in recorder.recorded and (step.recorded or step.kind == "mean"):
+        if source.name in recorder.recorded and (step.recorded or step.kind == "averaged"):
             x, y = (torch.stack(side) for side in zip(*recorder.recorded[source.name], strict=True))
             centered = norms.get(node, node)
             norm = None if centered is node or result[centered].x.shape != x.shape else result[centered]
