@@ -278,8 +278,9 @@ class Prediction(_Geometry):
 
     ``cosine`` is the ratio of expectations. ``norm_ratio`` is √E‖h‖² / ‖x‖ for the first input of each pair, and
     ``rms_ratio`` the same per unit, which the checks use. ``cosine_sd`` is the standard deviation of the cosine over
-    the weights at the width of the model, if it is known (dense ReLU stacks), otherwise NaN. ``cosine_se`` is the
-    standard error of the predicted cosine if ops were sampled: 0 for formulas, NaN if it is unknown.
+    the weights at the width of the model, if it is known (dense ReLU stacks; other networks with ``finite_width``),
+    otherwise NaN. ``cosine_se`` is the standard error of the predicted cosine if ops were sampled: 0 for formulas, NaN
+    if it is unknown.
     """
 
     cosine_sd: Floats | None = None
@@ -293,6 +294,32 @@ class Prediction(_Geometry):
     op has no rule for gradients, or the row has no weights. None: not requested."""
     gradient_ratio_se: Floats | None = None
     """Standard error of ``gradient_ratio`` over draws, ``[rows]``; 0 for formulas."""
+    rms_sd: Floats | None = None
+    """Standard deviation of ``rms_ratio`` over the weights at the width of the model. None: not requested."""
+    cosine_shift: Floats | None = None
+    """Mean cosine at the width of the model less ``cosine``, its limit, to first order in 1/width."""
+    cosine_shift_se: Floats | None = None
+    """Standard error of ``cosine_shift``."""
+    cosine_deviations: Floats | None = None
+    """Independent samples of what the cosines of one draw deviate by, to first order: ``[samples, rows, pairs]``. Rows
+    and pairs of one sample belong to one draw."""
+
+    @property
+    def angle_sd(self) -> Floats | None:
+        """Standard deviation of the angles of one draw, in degrees, by the delta method; None if none is known."""
+        if self.cosine_sd is None or not (self.cosine_sd[1:] > 0).any():
+            return None
+        return self._degrees(self.cosine_sd)
+
+    @property
+    def angle_shift(self) -> Floats | None:
+        """Mean angle at the width of the model less ``angle``, in degrees, by the delta method; None: not requested."""
+        return None if self.cosine_shift is None else self._degrees(-self.cosine_shift)
+
+    def _degrees(self, change: Floats) -> Floats:
+        """Return what a small change of the cosines is of the angles; the sign is the caller's."""
+        sine = np.sin(np.radians(self.angle))
+        return np.asarray(np.degrees(change / np.where(sine > 0, sine, np.nan)))
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -377,6 +404,10 @@ class Comparison(Result):
             if name == "cosine":
                 spread = None if predicted is None else predicted.cosine_sd
                 columns["cosine_sd_predicted"] = nothing if spread is None else plain(mean_over_pairs(spread))
+                if predicted is not None and predicted.cosine_shift is not None:
+                    columns["cosine_shift_predicted"] = plain(mean_over_pairs(predicted.cosine_shift))
+            if name == "rms_ratio" and predicted is not None and predicted.rms_sd is not None:
+                columns["rms_sd_predicted"] = plain(mean_over_pairs(predicted.rms_sd))
             if name in ("cosine", "norm_ratio"):
                 columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
         columns.update(self._token_columns())

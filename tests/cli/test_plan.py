@@ -154,3 +154,14 @@ def test_the_conclusion_comes_first_and_explains_numbers_far_apart(capsys):
     assert lines[-1].startswith("Next: initscope plan check filters")
     main(["plan", "width", "--eps", "0.1", "--delta", "0.05"])
     assert "because" not in capsys.readouterr().out.splitlines()[0]  # within a factor of 100
+
+
+def test_channels_of_a_network(run):
+    line = "plan channels dense40-tanh-dense40-tanh-dense3 --input-shape 20 --pairs 4 --eps 0.2 --initializer he"
+    code, out, err = run(f"{line} --format json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["widths"] == [found["sharp"]] * 2
+    code, _, err = run("plan channels dense40-relu --input-shape 20 --eps 0.2")
+    assert code == 2
+    assert "no output layer" in err

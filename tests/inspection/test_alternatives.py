@@ -14,9 +14,9 @@ from initscope.graph import Inputs
 from initscope.initializers import He
 from initscope.inspection import Thresholds, judge, what_if
 from initscope.inspection.alternatives import start_score
-from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.inspection.spending import multiplications
 from initscope.measurement import observe
+from initscope.models.sizes import halve_depth, scale_widths
 
 
 def mlp(depth, law, *, width, bias=False, inputs=64, seed=0):

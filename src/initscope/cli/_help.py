@@ -55,6 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan depth": ("plan depth --eps 0.2 --delta 0.05 --width 4000",),
     "plan subspace": ("plan subspace --dim 5 --eps 0.2 --delta 0.05",),
     "plan filters": ("plan filters --data photos --pairs 5 --eps 0.2",),
+    "plan channels": ("plan channels conv3x3x32-relu*2-flatten-dense10 --data photos --pairs 5 --eps 0.1",),
     "plan bits": ("plan bits --eps 0.1 --delta 0.05 --pairs 1000 --format json",),
     "plan projection": ("plan projection --eps 0.2 --delta 0.05 --samples 1000",),
     "plan expansivity": ("plan expansivity --inputs 20 --delta 0.05 --depth 3",),

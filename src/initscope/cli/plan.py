@@ -19,7 +19,9 @@ from initscope import plan
 from initscope.cli._help import OUTPUT, WORK, examples
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, print_sentence, say
-from initscope.cli._sources import DataSource, load_pairs
+from initscope.cli._sources import DataSource, ModelSource, load_pairs, load_sources
+from initscope.cli.predict_measure import InitializerName, Model
+from initscope.initializers import named
 from initscope.results import Result
 
 __all__ = ["app"]
@@ -55,7 +57,7 @@ _OUTPUTS = {
 """What stands in the columns."""
 _NAMES = {"n": ["--inputs", "-n", "--n"]}
 """Names of options that differ from the argument's."""
-_IMAGES, _FROM_DATA = ("x", "y"), ("x", "y", "seed", "pilot")
+_IMAGES, _FROM_DATA = ("x", "y"), ("model", "x", "y", "initializer", "seed", "pilot")
 
 
 @Parameter(name="*", group=OUTPUT)
@@ -73,16 +75,23 @@ class Trials:
 
 def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., None]:
     """Return the command that runs ``planner``, or simulates its answer."""
-    takes_images = set(_IMAGES) <= set(inspect.signature(planner).parameters)
+    asks = inspect.signature(planner).parameters
+    takes_images, takes_model = set(_IMAGES) <= set(asks), "model" in asks
 
-    def run(source: DataSource | None = None, trials: Trials | None = None, **options: Any) -> None:
+    def run(*models: str, source: Any = None, trials: Trials | None = None, **options: Any) -> None:
         options = defaults | options
         format = options.pop("format")
         images: tuple[Any, ...] = ()
+        built: tuple[Any, ...] = ()
+        if takes_model:
+            loaded = load_sources(models[0], source := source or ModelSource())
+            built, images = loaded[:1], loaded[1:]
+            options["initializer"] = named(options["initializer"])
+        elif takes_images:
+            images = load_pairs(source := source or DataSource())
         if takes_images:
-            source = source or DataSource()
-            images, options = load_pairs(source), options | {"seed": source.seed}
-        result = planner(*images, **options)
+            options["seed"] = source.seed
+        result = planner(*built, *images, **options)
         if not checked:
             _show(result, format)
             return
@@ -101,11 +110,14 @@ def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., Non
 
     options = _options(planner, leave=_FROM_DATA if takes_images else ())
     keyword = inspect.Parameter.KEYWORD_ONLY
-    groups: dict[str, Any] = {"source": DataSource} if takes_images else {}
+    groups: dict[str, Any] = {"source": ModelSource if takes_model else DataSource} if takes_images else {}
     groups |= {"trials": Trials} if checked else {}
     options += [inspect.Parameter(name, keyword, default=None, annotation=kind | None) for name, kind in groups.items()]
     options.append(inspect.Parameter("format", keyword, default="table", annotation=Format))
-    defaults = {option.name: option.default for option in options if option.name not in groups}
+    if takes_model:
+        options.append(inspect.Parameter("initializer", keyword, default="present", annotation=InitializerName))
+        options.insert(0, inspect.Parameter("model", inspect.Parameter.POSITIONAL_ONLY, annotation=Model))
+    defaults = {option.name: option.default for option in options if option.name not in (*groups, "model")}
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__name__, run.__doc__ = planner.__name__, None

@@ -82,6 +82,10 @@ def predict(
     source: ModelSource | None = None,
     configuration: ConfigurationOptions | None = None,
     gradients: Annotated[bool, Parameter(group=WORK, help="Also predict the gradients of the weights.")] = True,
+    finite_width: Annotated[
+        bool,
+        Parameter(group=WORK, help="Also predict the spread and the mean of one network of the model's own widths."),
+    ] = False,
     options: GeometryOptions | None = None,
 ) -> None:
     """Predict angles and norms of pairs after every layer from theory, without running the model.
@@ -102,7 +106,8 @@ def predict(
         raise InputError(f"--tokens, --set and --compare are for configurations; {model} is a model")
     source, options, built = _load(model, source, options)
     with user_code():
-        prediction = predict(built.model, built.x, built.y, named(options.initializer), gradients=gradients)
+        initializer = named(options.initializer)
+        prediction = predict(built.model, built.x, built.y, initializer, gradients=gradients, finite_width=finite_width)
         if any(row.status == "not covered" for row in prediction.rows):
             _check_runs(built)
     _finish(Comparison(prediction=prediction), model, built, source, options)

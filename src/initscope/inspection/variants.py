@@ -14,8 +14,8 @@ from initscope.geometry import Row
 from initscope.graph import is_weight_layer
 from initscope.graph.ops import WEIGHT_LAYERS
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
-from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.inspection.suitable_laws import has_relu, steers
+from initscope.models.sizes import halve_depth, scale_widths
 
 __all__ = ["Variant", "laws", "rewritten", "sizes"]
 

@@ -6,6 +6,10 @@ from .bit_counts import (
     BitsPlan as BitsPlan,
     bits as bits,
 )
+from .channel_counts import (
+    ChannelsPlan as ChannelsPlan,
+    channels as channels,
+)
 from .checking import (
     Check as Check,
     check as check,

@@ -12,7 +12,7 @@ _FORMULAS = 1 << 29  # map entries: some ten seconds
 class CovarianceBudget:
     """Map entries for a batch of ``pairs`` of the prediction's ``all_pairs``."""
 
-    def __init__(self, pairs: int = 1, all_pairs: int = 1) -> None:
+    def __init__(self, pairs: float = 1, all_pairs: int = 1) -> None:
         self.share = pairs / max(1, all_pairs)
         self._left = _FORMULAS * self.share
 

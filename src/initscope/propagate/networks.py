@@ -5,7 +5,7 @@ One run of ``draws`` networks records the second moments of every step; predicti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -107,27 +107,35 @@ class Networks:
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
         means = any(self.context.initializer.weight_distribution(layer).strength > 0 for layer in layers)
+        tokens = bool(self.traced.attention_nodes)
+
+        def observers(drawn: Graph, draw: int) -> list[Observer]:
+            # With fewer networks than replicates these share theirs.
+            wanted = [r for r in replicates if draw % len(replicates) == r % self.draws]
+            return [
+                _MomentObserver(drawn, [groups[r] for r in wanted], sides, means=means, tokens=tokens)
+                for groups, sides in zip(collected, pairings, strict=True)
+            ]
+
+        self.watch(both, self.draws, observers)
+        return collected
+
+    def watch(self, both: Inputs, draws: int, observers: Callable[[Graph, int], Sequence[Observer]]) -> None:
+        """Run ``draws`` networks on ``both``, each seen by its own ``observers``."""
         axes_by_name = {node.name: self.axes.of(node) for node in self.traced.nodes}
-        samples, drawn, tokens = both.samples, self._copied, bool(self.traced.attention_nodes)
-        for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
+        samples, drawn = both.samples, self._copied
+        for draw, network in enumerate(self._drawn(both.tensors()[0].device, draws)):
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
                 drawn = trace(network, values, recorded=samples, opened=self.traced.opened)
                 self._copied = drawn if drawn.symbolic is not None else None  # steps of a run are those of its size
-            # With fewer networks than replicates these share theirs.
-            wanted = [r for r in replicates if draw % len(replicates) == r % self.draws]
-            observers = [
-                _MomentObserver(drawn, [groups[r] for r in wanted], sides, means=means, tokens=tokens)
-                for groups, sides in zip(collected, pairings, strict=True)
-            ]
             # Of single tensors only: what a tuple holds has steps of its own.
             axes = SampleAxes({node: {"": axes_by_name.get(node.name)} for node in drawn.nodes})
             with without_dropout(network):
-                run(drawn, Batch(values), observers, axes)
-        return collected
+                run(drawn, Batch(values), observers(drawn, draw), axes)
 
-    def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
+    def _drawn(self, device: torch.device, draws: int) -> Iterator[nn.Module]:
         generator = torch_generator(self._seed, "networks of a prediction", device)
         if self._copy is None:
             self._copy = copy_of(self.traced.model)
@@ -135,7 +143,7 @@ class Networks:
                 self._copy.train(self.context.mode == "train")
         network = self._copy
         set_back = snapshot(network)
-        for _ in range(self.draws):
+        for _ in range(draws):
             with torch.no_grad():  # an initializer may read the present weights, and a forward write its own
                 for ours, theirs in zip(network.parameters(), self.traced.model.parameters(), strict=True):
                     ours.copy_(theirs)

@@ -32,6 +32,7 @@ from initscope.initializers import AnyInitializer, Initializer, Present, as_init
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.context import Context
 from initscope.propagate.covariance_budget import CovarianceBudget
+from initscope.propagate.finite_width import FiniteWidth, finite_width as finite_width_of
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.predicted_gradients import Gradients, gradients_of, sides_of
 from initscope.propagate.refusals import refuse_undrawable
@@ -60,6 +61,7 @@ def predict(
     seed: int = 0,
     batch_args: BatchArgs = None,
     gradients: bool = False,
+    finite_width: bool = False,
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
@@ -95,13 +97,18 @@ def predict(
     gradients : bool
         Also predict the gradients of the weights, by the recursion back from the output, on the first samples of x. A
         row whose gradient passes a step without a rule has none, and its note says why.
+    finite_width : bool
+        Also predict what one network of the model's own widths does: how much its cosines and sizes vary from draw to
+        draw, and how far their mean is from the limit of wide layers, to first order in 1/width. It costs some 250
+        predictions. Where it is not known, the notes say why.
 
     Returns
     -------
     Prediction
         ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
         ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
-        ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere. ``cosine_se``
+        ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere; with
+        ``finite_width`` of any network, with ``rms_sd``, ``cosine_shift`` and ``cosine_shift_se``. ``cosine_se``
         is the standard error of what was sampled, also in the rows after it: 0 for formulas, NaN where a single
         network cannot tell.
 
@@ -144,6 +151,8 @@ def predict(
             parts.append(_predicted_part(simulation, start, given))
             known = simulation.extra if extra is not None and start == 0 else known
         prediction = _assembled(networks, parts, given)
+        if finite_width:
+            prediction = _with_finite_width(prediction, networks, x, y, seed)
     if sides is None:
         return prediction
     returned = [prediction.rows[node.index] for node in networks.traced.returned[:1]]
@@ -165,6 +174,30 @@ def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
         for row, reason in zip(prediction.rows, gradients.reasons, strict=True)
     )
     return replace(prediction, rows=rows, gradient_ratio=gradients.ratio, gradient_ratio_se=gradients.error)
+
+
+def _with_finite_width(prediction: Prediction, networks: Networks, x: Inputs, y: Inputs, seed: int) -> Prediction:
+    """The same with what one draw strays by, and with the reasons why rows have none."""
+    try:
+        spread = finite_width_of(networks, x, y, seed)
+    except NotCovered as reason:
+        unknown = np.full(prediction.cosine.shape, np.nan)
+        spread = FiniteWidth(unknown, unknown, unknown, unknown, unknown[None], (str(reason),) * len(unknown))
+    assert prediction.cosine_sd is not None
+    known = np.isfinite(prediction.cosine_sd)  # the closed form of dense ReLU networks has no sampling error
+    rows = tuple(
+        replace(row, note="; ".join(filter(None, [row.note, reason and f"no spread predicted: {reason}"])))
+        for row, reason in zip(prediction.rows, spread.reasons, strict=True)
+    )
+    return replace(
+        prediction,
+        rows=rows,
+        cosine_sd=np.where(known, prediction.cosine_sd, spread.cosine_sd),
+        rms_sd=spread.rms_sd * prediction.rms_ratio,
+        cosine_shift=spread.cosine_shift,
+        cosine_shift_se=spread.cosine_shift_se,
+        cosine_deviations=spread.deviations,
+    )
 
 
 def networks_of(

@@ -64,7 +64,11 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     predicted, measured = comparison.prediction, comparison.measurement
     if predicted is not None:
         _band(ax, predicted.angle, PREDICTED)
-        ax.plot(mean_over_pairs(predicted.angle), color=PREDICTED, label="predicted")
+        shift = predicted.angle_shift
+        limit = "predicted" if shift is None else "limit of wide layers"
+        ax.plot(mean_over_pairs(predicted.angle), color=PREDICTED, linewidth=1.5 if shift is None else 0.6, label=limit)
+        if shift is not None:
+            ax.plot(mean_over_pairs(predicted.angle + shift), color=PREDICTED, label="predicted at these widths")
         _spread_of_a_draw(ax, predicted)
     if measured is not None:
         if predicted is None:
@@ -78,13 +82,14 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
 
 def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
     """Add dashed lines two standard deviations of one draw around the mean angle, if the prediction has them."""
-    if predicted.cosine_sd is None or not (predicted.cosine_sd[1:] > 0).any():
+    spread, shift = predicted.angle_sd, predicted.angle_shift
+    if spread is None:
         return
-    angle = predicted.angle
-    sine = np.sin(np.radians(angle))
-    spread = mean_over_pairs(np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)))
+    center = mean_over_pairs(predicted.angle if shift is None else predicted.angle + shift)
     for sign, label in ((1, "± 2 sd of one draw"), (-1, None)):
-        ax.plot(mean_over_pairs(angle) + 2 * sign * spread, color=PREDICTED, linestyle="--", linewidth=0.9, label=label)
+        ax.plot(
+            center + 2 * sign * mean_over_pairs(spread), color=PREDICTED, linestyle="--", linewidth=0.9, label=label
+        )
 
 
 def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequence[frozenset[int]]) -> Axes:

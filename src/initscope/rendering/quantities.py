@@ -56,10 +56,8 @@ def error_over_pairs(values: Floats) -> Floats:
 def angles(comparison: Comparison) -> Quantity:
     """Return mean angles in degrees."""
     predicted, measured = comparison.prediction, comparison.measurement
-    spread = None
-    if predicted is not None and predicted.cosine_sd is not None and (predicted.cosine_sd[1:] > 0).any():
-        sine = np.sin(np.radians(predicted.angle))
-        spread = mean_over_pairs(np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)))
+    per_pair = None if predicted is None else predicted.angle_sd
+    spread = None if per_pair is None else mean_over_pairs(per_pair)
     expected = None if predicted is None else mean_over_pairs(predicted.angle)
     if measured is None:
         return Quantity(np.full(len(comparison.rows), np.nan), None, expected, spread)

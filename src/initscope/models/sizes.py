@@ -20,7 +20,7 @@ __all__ = ["halve_depth", "scale_widths"]
 def scale_widths(model: nn.Module, factor: float, x: Tensor, generator: torch.Generator) -> None:
     """Give all hidden units ``factor`` times their number, in place: those that neither the input nor the output has.
 
-    New weights are drawn, Gaussian with each layer's present variance × fan-in; biases and norms are repeated or cut.
+    Weights are drawn again, Gaussian with each layer's present variance × fan-in; biases and norms are repeated or cut.
     ``x`` is what a model that branches on its data is run on.
     """
     sides = hidden_sides(trace(model, x[:2]))
@@ -132,7 +132,7 @@ def _keep(container: nn.Module, kept: list[nn.Module]) -> None:
 
 
 def _run_at(texts: list[str], start: int) -> tuple[int, int]:
-    """Period and number of repetitions of the longest run of equal blocks that starts at ``place``."""
+    """Period and number of repetitions of the longest run of equal blocks that starts at ``start``."""
     best = (1, 1)
     for period in range(1, (len(texts) - start) // 2 + 1):
         block = texts[start : start + period]

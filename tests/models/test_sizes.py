@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from initscope.errors import InputError
-from initscope.inspection.sizes import scale_widths
+from initscope.models.sizes import scale_widths
 
 
 class Loop(nn.Module):
