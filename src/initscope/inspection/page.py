@@ -15,6 +15,7 @@ from initscope.inspection.layer_quantities import layer_quantities
 from initscope.inspection.provenance import Pictures
 from initscope.rendering.depth import drawn_panels
 from initscope.rendering.layers import layer_table, page_data
+from initscope.rendering.network import network_picture
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
 from initscope.rendering.table import with_error
@@ -78,6 +79,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     found = layer_quantities(report, comparison)
     depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
     to_do = _what_to_do(report)
+    network = network_picture(report.rows, found.sections, found.columns, _levels(report))
     context = comparison_context(comparison, facts, None) | to_do
     context |= {
         "body": "report.html",
@@ -92,14 +94,22 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "depth": depth,
         "error_is": found.error_is,
         "has_gradients": True,
+        "network": network,
         "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
-        "data": page_data(report.rows, found.columns, depth["data"]),
+        "data": page_data(report.rows, found.columns, depth["data"]) | {"network": network["data"]},
         "thumbnails": pictures.sample,
         "deviating": _deviating(report, pictures),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
+
+
+def _levels(report: Report) -> dict[int, str]:
+    """By row, the worst level of the findings that begin there."""
+    level = {finding.name: finding.level for finding in (*report.warnings, *report.errors)}
+    begun = sorted(report.begins.items(), key=lambda item: level[item[0]] == "error")
+    return {index: level[name] for name, indices in begun for index in indices}
 
 
 def _shown(finding: Finding, code: str) -> dict[str, Any]:
