@@ -1,5 +1,6 @@
-"""The picture of a network: boxes of the table's sections, every dependency an edge, no two lanes on each other."""
+"""The drawing of a network: boxes of the table's sections, every dependency an edge, no two lanes on each other."""
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 
 import initscope
 from initscope.rendering.layered import box_ranks, layered_layout
-from initscope.rendering.network import network_picture
+from initscope.rendering.network import network_figure
 
 
 class Bottleneck(nn.Module):
@@ -97,7 +98,7 @@ def picture(report):
     from initscope.inspection.page import as_comparison
 
     found = layer_quantities(report, as_comparison(report))
-    return network_picture(report.rows, found.sections, found.columns, {})
+    return network_figure(report.rows, found.sections, found.columns, {})
 
 
 def test_ranks_follow_the_edges():
@@ -160,6 +161,7 @@ def test_the_picture_in_a_browser(drawn, tmp_path):
     """Colors by a column, moves by arrow keys, leads to the table; text is readable in both schemes."""
     page = drawn["resnet"].to_html(tmp_path / "net.html")
     assert page.stat().st_size < 2_000_000
+    whole = json.loads(drawn["resnet"].to_json())
     with Browser(tmp_path / "profile") as browser:
         for width, dark in ((1280, False), (390, True)):
             tab = browser.tab(page.as_uri(), width, 900, dark=dark)
@@ -176,9 +178,18 @@ def test_the_picture_in_a_browser(drawn, tmp_path):
             assert tab.run("Number(document.querySelector('.box[tabindex=\"0\"]').dataset.box)") == boxes - 2
             assert tab.run("document.querySelectorAll('.row.here').length") == 1
             assert tab.run(CONTRAST) >= 4.5
+            tab.run(KEPT)
+            assert json.loads(tab.run("new Promise((done) => setTimeout(() => done(kept), 200))")) == whole
             assert tab.complaints() == []
             tab.close()
 
+
+KEPT = """(() => {
+  window.kept = "null";
+  URL.createObjectURL = (blob) => { blob.text().then((text) => (window.kept = text)); return "data:,"; };
+  document.querySelector("[data-export=json]").click();
+})()"""
+"""Reads the file that the button offers."""
 
 CONTRAST = """(() => {
   const light = (color) => {

@@ -38,7 +38,7 @@ PREDICTED = "#2563c9"
 MEASURED = "#c2410c"
 THIRD = "#0f766e"
 GRAY = "#8a8f98"
-BAD = "#b91c1c"
+BAD = "#a3125f"
 SMALL = (4.8, 3.2)
 """Size in inches of figures that stand side by side on a page. Larger figures would be scaled down with their text."""
 _MOST_TICKS = 9
@@ -127,7 +127,7 @@ def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
     errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
     ax.errorbar(rows, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
     if marked:
-        ax.plot(rows[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
+        ax.plot(rows[marked], heights[marked], "s", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
     if panel.predicted is not None:
         known = np.isfinite(panel.predicted)
         ax.plot(rows[known], panel.predicted[known], color=PREDICTED, label="predicted")

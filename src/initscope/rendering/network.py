@@ -1,4 +1,4 @@
-"""The picture of a network on a page: one box for each section of the table, its skips, and what is inside a block."""
+"""The drawing of a network on a page: one box for each section of the table, its skips, and what is inside a block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from initscope.rendering.layered import layered_layout
 from initscope.rendering.layers import Column, Section
 from initscope.results import counted
 
-__all__ = ["network_picture"]
+__all__ = ["network_figure"]
 
 _BOX, _GAP = (250, 36), (16, 12)
 _INNER_BOX, _INNER_GAP = (150, 24), (14, 14)
@@ -25,7 +25,7 @@ _DECADES = 20.0
 """Columns whose largest value is over this times the smallest have a logarithmic color scale."""
 
 
-def network_picture(
+def network_figure(
     rows: Sequence[Row], sections: Sequence[Section], columns: Sequence[Column], levels: Mapping[int, str]
 ) -> dict[str, Any]:
     """Return the context of the template ``network.html``.
@@ -108,8 +108,8 @@ def _values(column: Column, sections: Sequence[Section]) -> dict[str, Any]:
 
 
 def _worst(levels: Mapping[int, str], section: Section) -> str:
-    found = {levels[index] for index in section.members if index in levels}
-    return next((level for level in ("error", "warning") if level in found), "")
+    begun = {levels[index] for index in section.members if index in levels}
+    return next((level for level in ("error", "warning") if level in begun), "")
 
 
 def _note(rows: Sequence[Row], section: Section, inside: tuple[Any, ...] | None) -> str:
@@ -143,7 +143,7 @@ def _inside(rows: Sequence[Row], section: Section) -> tuple[Any, ...] | None:
     shown = [index for index in section.members if rows[index].role not in _UNCHANGED]
     if not 2 < len(shown) <= _MOST_INSIDE:
         return None
-    number = {index: place for place, index in enumerate(shown, 1)}
+    number = {index: position for position, index in enumerate(shown, 1)}
     edges = set()
     for index in shown:
         for source in rows[index].reads:
@@ -153,13 +153,13 @@ def _inside(rows: Sequence[Row], section: Section) -> tuple[Any, ...] | None:
     return tuple(rows[index].kind for index in shown), tuple(sorted(edges)), tuple(map(shown[0].__rsub__, shown))
 
 
-def _drawn_inside(kinds: Sequence[str], edges: Sequence[tuple[int, int]], places: Sequence[int]) -> dict[str, Any]:
+def _drawn_inside(kinds: Sequence[str], edges: Sequence[tuple[int, int]], offsets: Sequence[int]) -> dict[str, Any]:
     layout = layered_layout(len(kinds) + 1, edges, box=_INNER_BOX, gap=_INNER_GAP)
     titles = [_shortened(kind, _LONGEST_INSIDE) for kind in ("input of the block", *kinds)]
     return {
         "ops": [
-            {"x": x, "y": y, "title": title, "place": place}
-            for (x, y), title, place in zip(layout.boxes, titles, (None, *places), strict=True)
+            {"x": x, "y": y, "title": title, "offset": offset}
+            for (x, y), title, offset in zip(layout.boxes, titles, (None, *offsets), strict=True)
         ],
         "paths": layout.paths,
         "width": layout.width,

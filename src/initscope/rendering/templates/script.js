@@ -30,6 +30,27 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     });
   }
 
+  // The whole report, compressed; Markdown is part of the data.
+  const save = (blob, name) => {
+    const link = Object.assign(document.createElement("a"), { download: name });
+    link.href = URL.createObjectURL(blob);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  const whole = async () => {
+    const packed = Uint8Array.from(atob(root.querySelector(".whole").textContent.trim()), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  for (const button of all("[data-export]")) {
+    const text = button.textContent;
+    button.addEventListener("click", async () => {
+      if (button.dataset.export === "markdown") await written(data.markdown);
+      else save(new Blob([await whole()], { type: "application/json" }), "report.json");
+      button.textContent = "done";
+      setTimeout(() => (button.textContent = text), 1500);
+    });
+  }
+
   // The table: rows belong to sections; sorted rows are in a separate tbody.
   const table = root.querySelector(".layers table");
   const rows = table ? all(".row", table) : [];
@@ -96,12 +117,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     for (const section of sections) section.classList.toggle("hide", by !== null);
     show();
   };
-  const download = (text, name, type) => {
-    const link = Object.assign(document.createElement("a"), { download: name });
-    link.href = URL.createObjectURL(new Blob([text], { type }));
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  };
+  const download = (text, name, type) => save(new Blob([text], { type }), name);
   const records = () =>
     data.titles.map((_, index) => {
       const record = {};
@@ -307,8 +323,8 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
         event.preventDefault();
       });
     });
-    for (const op of all(".op[data-place]", network))
-      op.addEventListener("click", () => go(Number(op.closest(".inside").dataset.first) + Number(op.dataset.place)));
+    for (const op of all(".op[data-offset]", network))
+      op.addEventListener("click", () => go(Number(op.closest(".inside").dataset.first) + Number(op.dataset.offset)));
     const first = boxes.find((box) => box.matches(".error, .warning")) ?? boxes.find((box) => "inside" in box.dataset);
     if (first) inspectBox(first);
     for (const row of rows) row.addEventListener("pointerenter", () => mark(Number(row.dataset.row)));
