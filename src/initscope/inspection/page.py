@@ -128,7 +128,7 @@ def conclusion(report: Report) -> str:
     elif report.warnings:
         said = f"No errors, but {counted(len(report.warnings), 'warning')}."
     else:
-        said = "No problems found."
+        said = "Nothing was found that keeps this model from learning."
     return said
 
 
