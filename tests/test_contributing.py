@@ -66,9 +66,9 @@ def test_a_rule_is_one_function():
 
 def test_a_weight_law_is_a_class_and_a_line(monkeypatch, capsys):
     from initscope.cli import main
-    from initscope.initializers import LAWS, named
+    from initscope.initializers import INITIALIZERS, named
 
-    monkeypatch.setitem(LAWS, "half-he", lambda: He(gain=1.0))
+    monkeypatch.setitem(INITIALIZERS, "half-he", lambda: He(gain=1.0))
     assert named("half-he").gain == 1.0
     with pytest.raises(initscope.errors.InputError, match="half-he"):
         named("unknown")

@@ -25,6 +25,7 @@ case "$*" in
   "-m pip "*)
     echo "$*" >> "$CALLS"
     [ -z "$KILLING" ] || { echo half > "$here/half"; kill -9 $PPID; exit 1; }
+    [ -z "$HALF" ] || mkdir -p "$here/../lib/python3/site-packages/half"
     [ -z "$FAILING" ] || { echo "no network" >&2; exit 1; }
     printf '#!/bin/sh\\necho initscope "$@"\\n' > "$here/initscope" && chmod +x "$here/initscope" ;;
 esac
@@ -68,6 +69,51 @@ def test_the_first_call_installs_and_the_second_does_not(clone):
     assert "--no-compile" in clone.calls.read_text()  # bytecode is compiled while the first command runs
     assert clone.run("demo") == (0, "initscope demo\n", "", 0)
     assert clone.run() == (0, "initscope --help\n", "", 0)
+
+
+EXTRAS = "[fast,search,data,scale,invert,mcp]"
+EVERYTHING = f"{EXTRAS[:-1]},metric,integrations,docs,dev]"
+
+
+def test_each_command_adds_what_it_needs(clone):
+    """The demo needs the library alone; pip gets what an environment already has together with what is added."""
+    project = f"torch --editable {clone.folder}"
+    given = []
+    for word in ("demo", "--version", "inspect", "demo", "setup", "inspect", "setup"):
+        asked = clone.run(word)[3]
+        given.append(clone.calls.read_text().partition(project)[2].strip() if asked else None)
+    assert given == ["", None, EXTRAS, None, EVERYTHING, None, None]
+
+
+def test_needs_that_change_are_installed_for_all_commands_that_ran(clone):
+    clone.run("inspect")
+    with (clone.folder / "constraints.txt").open("a") as file:
+        file.write("another==1.0\n")
+    clone.run("demo")
+    assert clone.calls.read_text().endswith(f"{EXTRAS}\n")
+
+
+def test_extras_that_cannot_be_had_leave_what_is_there(clone):
+    """Without a network nothing is written; other commands still run, and the next call asks again."""
+    clone.run("demo")
+    code, output, messages, _ = clone.run("inspect", FAILING="yes")
+    assert (code, output) == (1, "")
+    assert messages.startswith("Adding to .venv what this command needs, with python3 (once;")
+    assert messages.endswith(
+        "no network\n./run: what this command needs could not be added to .venv, for the reason above; "
+        "other commands run as before\n"
+    )
+    assert clone.run("demo") == (0, "initscope demo\n", "", 0)
+    assert clone.run("inspect")[3] == 1
+
+
+@pytest.mark.parametrize("how", [{"KILLING": "yes"}, {"HALF": "yes", "FAILING": "yes"}])
+def test_extras_that_are_half_installed_make_the_next_call_begin_anew(clone, how):
+    clone.run("demo")
+    (clone.folder / ".venv" / "old").touch()
+    assert clone.run("inspect", **how)[0] != 0
+    assert clone.run("demo")[3] == 1
+    assert not (clone.folder / ".venv" / "old").exists()
 
 
 def test_other_needs_are_installed_into_what_is_there(clone):

@@ -39,7 +39,7 @@ def test_a_law_by_name_class_or_instance(law):
 def test_a_law_that_is_none():
     with pytest.raises(InputError, match="did you mean glorot"):
         initscope.predict(network(), DATA, initializer="gloro")
-    with pytest.raises(InputError, match="no weight law"):
+    with pytest.raises(InputError, match="no initializer"):
         initscope.measure(network(), DATA, initializer=3)
 
 

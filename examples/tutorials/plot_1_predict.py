@@ -7,7 +7,7 @@ What does a randomly initialized network do to the geometry of your data? Theory
 
 # %%
 # A prediction needs pairs of inputs. Here they are crops of two photographs that ship with scikit-learn. ``data.load``
-# takes names of data sets, and ``data.load_any`` also takes folders of images and array files.
+# takes names of data sets, and ``data.load`` also takes folders of images and array files.
 import numpy as np
 from matplotlib import pyplot as plt
 

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from initscope.geometry import Measurement, Prediction
-from initscope.initializers import He, Initializer, WeightLaw
+from initscope.initializers import He, Initializer, WeightDistribution
 from initscope.measurement import measure
 from initscope.propagate import predict
 from initscope.theory.activations import Activation
@@ -155,14 +155,14 @@ class InitializerContract:
     def test_draws_have_the_second_moments_that_it_states(self) -> None:
         """Check means, variances along a direction, and covariances of two directions and of two filters."""
         for layer in self.layers():
-            scores = self.scores(layer, self.initializer.law(layer))
+            scores = self.scores(layer, self.initializer.weight_distribution(layer))
             assert (scores < 4).all(), (layer, scores)
 
     def test_the_contract_bites(self) -> None:
         """Check that a variance that is wrong by 25 % is detected."""
         layer = self.layers()[0]
-        stated = self.initializer.law(layer)
-        wrong = WeightLaw(1.25 * stated.variance, stated.bias_variance, stated.strength, stated.center)
+        stated = self.initializer.weight_distribution(layer)
+        wrong = WeightDistribution(1.25 * stated.variance, stated.bias_variance, stated.strength, stated.center)
         assert (self.scores(layer, wrong) > 4).any()
 
     def test_random_state_is_left_alone(self) -> None:
@@ -171,7 +171,7 @@ class InitializerContract:
         self.initializer.fill_(layer, generator=torch.Generator().manual_seed(1))
         assert torch.equal(before, torch.random.get_rng_state())
 
-    def scores(self, layer: Any, stated: WeightLaw) -> np.ndarray:
+    def scores(self, layer: Any, stated: WeightDistribution) -> np.ndarray:
         """Return |z| of the moments of many sampled filters against the stated distribution."""
         generator = torch.Generator().manual_seed(5)
         count = _filters(layer).shape[1]
@@ -212,7 +212,7 @@ def _filters(layer: Any) -> torch.Tensor:
     return torch.as_tensor(weight.flatten(1))
 
 
-def _second_moment(stated: WeightLaw, layer: Any, a: torch.Tensor, b: torch.Tensor) -> float:
+def _second_moment(stated: WeightDistribution, layer: Any, a: torch.Tensor, b: torch.Tensor) -> float:
     """Return E⟨w,a⟩⟨w,b⟩ = v (⟨a,b⟩ - λ n ā b̄); with ``stated.center`` only the center taps count."""
     if stated.center:
         center = _center_tap(layer)

@@ -1,6 +1,7 @@
 """The commands as a user types them: demo, predict, measure; their output, their files, their refusals."""
 
 import csv
+import gc
 import importlib
 import inspect
 import io
@@ -290,6 +291,14 @@ def test_the_unexpected_is_one_line_and_exit_1(run, monkeypatch):
     assert messages == "initscope: RuntimeError: out of luck (unexpected; --debug shows where)\n"
     with pytest.raises(RuntimeError, match="out of"):
         run("predict", "dense3", "--debug")
+
+
+def test_the_garbage_collector_is_left_as_it_was(run):
+    """A program that calls `main` keeps its own settings, also after bad use."""
+    before = gc.get_threshold()
+    for name in ("3", "3-rleu"):
+        run("predict --data gaussian --pairs 2", f"dense{name}")
+        assert gc.get_threshold() == before
 
 
 def test_interruption(run, monkeypatch):

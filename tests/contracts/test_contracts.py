@@ -8,7 +8,7 @@ from torch import nn
 
 import initscope
 from initscope.embed import SignHash
-from initscope.initializers import He, Initializer, Orthogonal, WeightLaw
+from initscope.initializers import He, Initializer, Orthogonal, WeightDistribution
 from initscope.propagate import InputValues
 from initscope.testing import ActivationContract, HasherContract, InitializerContract, RuleContract
 from initscope.theory import activations
@@ -74,9 +74,9 @@ def test_a_wrong_activation_is_caught():
 
 def test_a_wrong_law_is_caught():
     class Wrong(He):
-        def law(self, module):
-            stated = super().law(module)
-            return WeightLaw(1.3 * stated.variance, stated.bias_variance)
+        def weight_distribution(self, module):
+            stated = super().weight_distribution(module)
+            return WeightDistribution(1.3 * stated.variance, stated.bias_variance)
 
     class Contract(InitializerContract):
         initializer = Wrong()

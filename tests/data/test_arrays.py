@@ -98,7 +98,7 @@ def test_files_that_are_no_arrays(tmp_path):
     with pytest.raises(InputError, match=r"none.npy is not a file"):
         load_array(tmp_path / "none.npy")
     (tmp_path / "a.csv").write_text("1,2")
-    with pytest.raises(InputError, match=r"files of type '.csv' are not supported; .*, or text:.*a.csv for its"):
+    with pytest.raises(InputError, match=r"files of type '.csv' are not supported; give .npy"):
         load_array(tmp_path / "a.csv")
     for file in ("a.npz", "a.pt", "a.npy"):
         (tmp_path / file).write_bytes(b"PK\x03\x04 broken")

@@ -10,7 +10,7 @@ from PIL import Image
 import initscope
 from initscope.cli import main
 from initscope.cli._vectors import read_codes, stored_codes
-from initscope.data import load_any
+from initscope.data import load
 from initscope.distributed import merge_nearest, model_names, nearest_in_blocks, open_blocks
 from initscope.embed import SignHash, save_hasher
 from initscope.errors import InputError
@@ -55,7 +55,7 @@ def test_sources(arrays):
     assert [len(block) for block in blocks] == [7] * 7 + [1]
     assert np.array_equal(whole(blocks), expected)
     pictures = open_blocks(folder / "folder", rows=ROWS)
-    loaded = load_any(str(folder / "folder"))
+    loaded = load(str(folder / "folder"))
     assert np.array_equal(whole(pictures), loaded.images)
     assert np.array_equal(np.concatenate([block.read().labels for block in pictures]), loaded.labels)
     assert whole(open_blocks(folder / "folder", rows=20, size=3)).shape == (50, 1, 3, 3)

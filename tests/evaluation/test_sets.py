@@ -17,6 +17,7 @@ SETS = (
     "development_4",
     "forum_bugs",
     "frozen_2026_11",
+    "frozen_2026_12",
     "healthy",
     "published",
     "real_bugs",
@@ -76,6 +77,8 @@ def test_new_sets_are_as_large_as_they_should_be():
     assert [len(load(f"development_{number}").cases) for number in (1, 2, 3)] == [46, 65, 43]
     assert len(load("frozen_2026_11").cases) == 40
     assert len(load("frozen_2026_11").healthy) >= 60
+    assert len(load("frozen_2026_12").cases) == 60
+    assert len(load("frozen_2026_12").healthy) == 76
     pytest.importorskip("transformers")
     assert len(load("healthy").healthy) >= 80
 

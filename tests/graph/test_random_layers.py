@@ -81,7 +81,7 @@ def test_masks_by_bernoulli_are_their_mean_and_no_row(branching):
     measured = initscope.measure(model, x, y, draws=0)
     np.testing.assert_allclose(measured.cosine[-1], expected, atol=1e-5)
     assert not {row.kind for row in measured.rows} & {"new_empty", "bernoulli_"}
-    assert not any("draws anew" in row.note for row in measured.rows)
+    assert not any("draws in each run" in row.note for row in measured.rows)
     predicted = initscope.predict(model, x, y)
     redrawn = initscope.measure(model, x, y, draws=32)
     assert abs(predicted.cosine[-1].mean() - redrawn.cosine[-1].mean()) < 0.05
@@ -98,7 +98,7 @@ def test_unknown_random_calls_are_told_in_the_row_that_reads_them(branching):
         observe(model, torch.cat([x, y]), pairs=8).rows,
         initscope.predict(model, x, y).rows,
     ):
-        told = [row.layer for row in rows if "draws anew in each run (rand)" in row.note]
+        told = [row.layer for row in rows if "draws in each run (rand)" in row.note]
         assert told == ["mul", "mul (2)", "mul (3)"]
 
 

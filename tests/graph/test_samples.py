@@ -190,7 +190,7 @@ def test_steps_that_may_move_samples_are_run(end, monkeypatch):
     axes, found = without_definitions(model, x, monkeypatch)
     _, again, ours = axes_of(model, x)
     assert ours == found
-    assert again.found[None] == axes.found[None] != {"": SampleAxis()}
+    assert again.axes[None] == axes.axes[None] != {"": SampleAxis()}
 
 
 def test_hooks_and_layers_of_ones_own_are_run(monkeypatch):

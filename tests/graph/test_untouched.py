@@ -109,7 +109,7 @@ def test_models_without_values_are_refused():
         with pytest.raises(InputError, match="meta device"):
             run()
     with pytest.raises(InputError, match="meta device"):
-        initscope.initializers.Present().law(model[0])
+        initscope.initializers.Present().weight_distribution(model[0])
 
 
 def test_what_cannot_be_copied_is_refused_and_runs_as_it_is():

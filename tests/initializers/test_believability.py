@@ -18,7 +18,7 @@ def test_independent_weights_are_believed(layer, law):
     """Of 25 draws none is rejected: a test that rejects more than 11 % of good weights would be found out (95 %)."""
     for seed in range(25):
         report = believability(law.fill_(layer, generator=torch.Generator().manual_seed(seed)))
-        assert report.believable, report.verdict
+        assert report.believable, report.summary
     assert report.distribution == ("uniform" if law.distribution == "uniform" else "Gaussian")
 
 
@@ -89,14 +89,14 @@ def test_what_is_not_independent_is_told_so():
     spread = float(layer.weight.detach().std())
     with torch.no_grad():
         layer.weight += 0.05 * spread
-    assert "mean" in believability(layer).verdict
+    assert "mean" in believability(layer).summary
     He().fill_(layer, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():  # one direction learned, with 2.5 % of the weights' energy
         layer.weight += 0.16 * spread * torch.outer(torch.randn(200), torch.randn(300))
     report = believability(layer)
     assert not report.believable
-    assert "as after training" in report.verdict
-    assert "orthogonal" in believability(Orthogonal().fill_(layer)).verdict
+    assert "as after training" in report.summary
+    assert "orthogonal" in believability(Orthogonal().fill_(layer)).summary
 
 
 @pytest.mark.parametrize("shape", [(16, 64), (64, 64), (64, 10), (700, 700)])
@@ -104,9 +104,9 @@ def test_mirrored_halves_are_told_so(shape):
     """Their spectrum and correlations are ordinary: what looks linear would be predicted as if it were independent."""
     hidden = nn.Sequential(nn.Linear(4, shape[0]), nn.Linear(*shape), nn.Linear(shape[1], 4))
     looks_linear_(hidden, generator=torch.Generator().manual_seed(0))
-    assert "mirrors" in believability(hidden[1]).verdict
+    assert "mirrors" in believability(hidden[1]).summary
     few = He().fill_(nn.Linear(2, 4), generator=torch.Generator().manual_seed(0))
-    assert "mirrors" not in believability(few).verdict
+    assert "mirrors" not in believability(few).summary
 
 
 def test_trained_weights_are_told_so():
@@ -127,7 +127,7 @@ def test_tails_are_named():
     layer = nn.Linear(300, 200)
     with torch.no_grad():
         layer.weight.copy_(torch.distributions.Laplace(0.0, 1.0).sample((200, 300)))
-    assert "heavy-tailed" in believability(layer).verdict
+    assert "heavy-tailed" in believability(layer).summary
     assert believability(ZeroSum().fill_(nn.Linear(300, 200))).distribution == "Gaussian"
 
 

@@ -1,6 +1,6 @@
 """`LooksLinear`: the network is linear, which is checked as such, and keeps what a linear isometry keeps.
 
-Apart from the contract of laws in `test_laws`: units are not independent and no second moments are stated.
+Apart from the contract in `test_initializers`: units are not independent, and no second moments are stated.
 """
 
 from itertools import pairwise

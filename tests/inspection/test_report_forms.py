@@ -222,3 +222,19 @@ def test_the_page_holds_the_report_as_json_and_markdown(reports):
     assert json.loads(gzip.decompress(base64.b64decode(packed))) == json.loads(reports[1].to_json())
     data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[1])
     assert data["markdown"] == reports[1].to_markdown()
+
+
+def test_the_page_has_an_overview_of_the_samples():
+    rows = torch.rand(40, 6, generator=torch.Generator().manual_seed(0))
+    rows[:, 2] = 0.5
+    quick = {"pairs": 16, "alternatives": False, "prediction": False, "trial": False}
+    page = initscope.inspect(torch.nn.Linear(6, 2), rows, **quick).to_html()
+    assert "<h2>Data</h2>" in page
+    assert "1 constant input carries no information: 2." in page
+    words = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    tokens = torch.randint(0, 9, (40, 3), generator=torch.Generator().manual_seed(0))
+    assert "<dt>Duplicates</dt>" in initscope.inspect(words, tokens, **quick).to_html()
+    both = torch.nn.Bilinear(3, 3, 2)
+    assert (
+        "<h2>Data</h2>" not in initscope.inspect(both, (rows[:, :3], rows[:, 3:]), batch_args=(0, 1), **quick).to_html()
+    )

@@ -74,8 +74,8 @@ class Alternating(Initializer):
 
     count = 0
 
-    def law(self, module):
-        return He().law(module)
+    def weight_distribution(self, module):
+        return He().weight_distribution(module)
 
     def draw(self, module, generator):
         type(self).count += 1

@@ -296,7 +296,7 @@ def test_bad_input_is_refused(net, images):
         observe(net, images * torch.nan)
     with pytest.raises(InputError, match="mode"):
         observe(net, images, mode="test")
-    with pytest.raises(InputError, match="is a word"):
+    with pytest.raises(InputError, match="is a name"):
         observe(net, "photos")
     with pytest.raises(InputError, match="different lengths"):
         observe(TwoInputs(), (torch.randn(4, 3), torch.randn(5, 2)))

@@ -62,14 +62,14 @@ def test_zero_sum_of_zero_sum():
     predicted = initscope.predict(network(300), x, y, initializer=law).cosine
     measured = initscope.measure(network(300), x, y, initializer=law, draws=20, seed=1)
     assert (np.abs(predicted - measured.cosine)[1:] < 4 * measured.cosine_se[1:]).all()
-    assert law.law(nn.Linear(3, 3)).strength == pytest.approx(0.91)
+    assert law.weight_distribution(nn.Linear(3, 3)).strength == pytest.approx(0.91)
 
 
 def test_a_single_weight_has_a_size():
     layer = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         layer.weight.fill_(-0.5)
-    law = Present().law(layer)
+    law = Present().weight_distribution(layer)
     assert law.variance == 0.25
     assert "single weight" in law.note
 

@@ -255,6 +255,17 @@ def test_large_images_have_none_and_say_why() -> None:
     assert "1600 positions" in predicted.rows[1].note
 
 
+def test_outputs_of_many_positions_have_none_and_take_no_memory() -> None:
+    """Covariances between 65,536 positions would be 32 GiB."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU())
+    x = signals(2, 1, 256, 256)
+    predicted = initscope.predict(model, x, x.flip(0), gradients=True)
+    assert predicted.gradient_ratio is not None
+    assert math.isnan(predicted.gradient_ratio[1])
+    assert "65536 positions" in predicted.rows[1].note
+
+
 def test_a_thousand_steps_are_no_recursion():
     """LeCun's law keeps variances of values and gradients: at every layer E‖G‖² = ‖v‖²‖x‖², whatever the depth."""
     torch.manual_seed(0)

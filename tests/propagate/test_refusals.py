@@ -42,7 +42,7 @@ REFUSED = {
     "scripted": (scripted, "compiled by torch.jit"),
     "part is scripted": (lambda: nn.Sequential(nn.Linear(8, 8), scripted()), "compiled by torch.jit"),
     "exported": (lambda: torch.export.export(stack(), (torch.zeros(4, 8),)).module(), "exported"),
-    "quantised": (quantised, "quantised weights"),
+    "quantised": (quantised, "quantized weights"),
     "complex": (lambda: nn.Sequential(nn.Linear(8, 8, dtype=torch.cfloat)), "is complex"),
 }
 
@@ -75,7 +75,7 @@ def test_parametrised_weights_are_predicted_as_they_are_or_refused(name):
     plain[2].weight.data = plain[2].weight.data * (variance / float(plain[2].weight.data.double().var())) ** 0.5
     expected = initscope.predict(plain, *pairs(8))
     np.testing.assert_allclose(predicted.norm_ratio, expected.norm_ratio, rtol=1e-5)
-    with pytest.raises(InputError, match=r"parametrised by|computed before every call"):
+    with pytest.raises(InputError, match=r"parametrized by|computed before every call"):
         initscope.predict(model, *pairs(8), He())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
 

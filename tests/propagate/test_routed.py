@@ -227,7 +227,7 @@ def test_experts_of_different_laws_are_left_to_networks():
     with torch.no_grad():
         layer.first[0] *= 3
     predicted = initscope.predict(layer, *pairs(), draws=2)
-    assert any("experts are drawn by different laws" in row.note for row in predicted.rows)
+    assert any("weights of its experts have different distributions" in row.note for row in predicted.rows)
     assert np.isfinite(predicted.cosine[-1]).all()
 
 

@@ -12,7 +12,7 @@ from torch import nn
 import initscope
 from initscope.initializers import DeltaOrthogonal, Gaussian, He, ZeroSum
 from initscope.propagate import InputValues
-from initscope.propagate.rules.batch_norm import normalised_moments
+from initscope.propagate.rules.batch_norm import normalized_moments
 from initscope.theory.activations import identity, relu
 
 WIDTH, DRAWS = 256, 12
@@ -292,7 +292,7 @@ def test_batch_norm_integral_against_normalised_gaussians(sigma):
         z = sigma(z / (z.square().mean(dim=1, keepdim=True) + eps).sqrt())
         products = z[:, :, None] * z[:, None, :]
         error = products.std(dim=0) / len(z) ** 0.5
-        gap = normalised_moments(centered, eps, sigma) - products.mean(dim=0)
+        gap = normalized_moments(centered, eps, sigma) - products.mean(dim=0)
         assert float((gap.abs() / error).max()) < 4.5
         assert float((error / products.mean(dim=0).diagonal().max()).max()) < 0.004
 

@@ -10,10 +10,14 @@ from initscope.errors import MissingDependencyError
 __all__ = ["LIBRARIES", "library"]
 
 LIBRARIES = {
+    "aim": ("aim", None),
     "dask": ("dask", "scale"),
+    "datasets": ("datasets", None),
     "distributed": ("dask.distributed", "scale"),
     "faiss": ("faiss", "search"),
     "lightning": ("lightning", "integrations"),
+    "mcp": ("mcp", "mcp"),
+    "mlflow": ("mlflow", None),
     "pandas": ("pandas", "data"),
     "pyarrow": ("pyarrow", "data"),
     "pywt": ("PyWavelets", "invert"),

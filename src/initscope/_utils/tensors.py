@@ -1,4 +1,4 @@
-"""Reading of .npy, .npz, .pt and .pth files; no code in a file is executed, and sizes are checked before unpacking.
+"""Reading of .npy, .npz, .pt, .pth and .safetensors files; nothing is executed, and sizes are checked before unpacking.
 
 `read_tensors` reads a whole file. `stored_arrays` reads only the headers of .npy and .npz files; `StoredArray.read`
 then reads the rows that are needed.
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["TENSOR_SUFFIXES", "StoredArray", "read_tensors", "stored_arrays"]
 
 _NPY, _ZIP, _PICKLE = b"\x93NUMPY", b"PK", b"\x80"
-_BEGINNINGS = {".npy": (_NPY,), ".npz": (_ZIP,), ".pt": (_ZIP, _PICKLE), ".pth": (_ZIP, _PICKLE)}
+_BEGINNINGS = {
+    ".npy": (_NPY,),
+    ".npz": (_ZIP,),
+    ".pt": (_ZIP, _PICKLE),
+    ".pth": (_ZIP, _PICKLE),
+    ".safetensors": (b"",),  # begins with the length of its header
+}
 TENSOR_SUFFIXES = tuple(_BEGINNINGS)
 _CHUNK = 1 << 20
 
@@ -100,13 +106,16 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, IO[byt
 
 
 def read_tensors(file: Path, *, hint: str) -> Any:
-    """Return the content of ``file``: an array (.npy), a dict of arrays (.npz), or what ``torch.save`` wrote.
+    """Return the content of ``file``: an array (.npy), dict of arrays (.npz) or tensors (.safetensors), or saved value.
 
     Damaged files are refused, and so are objects other than dense tensors and plain containers
-    (``weights_only=True``, ``allow_pickle=False``). ``hint`` ends the message. Tensors in the zip format of
-    ``torch.save`` are memory-mapped.
+    (``weights_only=True``, ``allow_pickle=False``). ``hint`` ends the message. Tensors in .safetensors files and in
+    the zip format of ``torch.save`` are memory-mapped.
     """
     check_kind(file)
+    if file.suffix == ".safetensors":
+        with _read_errors(file, hint):
+            return _read_safetensors(file)
     if file.suffix in (".pt", ".pth"):
         with _read_errors(file, hint):
             return _read_torch(file, hint)
@@ -114,14 +123,12 @@ def read_tensors(file: Path, *, hint: str) -> Any:
     return arrays.read() if isinstance(arrays, StoredArray) else {name: array.read() for name, array in arrays.items()}
 
 
-def check_kind(file: Path, otherwise: str = "") -> None:
-    """Raise `InputError` if a file is missing or has another suffix; ``otherwise`` says how to read such files."""
+def check_kind(file: Path) -> None:
+    """Raise `InputError` if a file is missing or has another suffix."""
     if not file.is_file() and not file.exists():
         raise InputError(f"{file} is not a file; give a {', '.join(TENSOR_SUFFIXES)} file")
     if file.suffix not in TENSOR_SUFFIXES:
-        raise InputError(
-            f"{file}: files of type {file.suffix!r} are not supported; give {', '.join(TENSOR_SUFFIXES)}{otherwise}"
-        )
+        raise InputError(f"{file}: files of type {file.suffix!r} are not supported; give {', '.join(TENSOR_SUFFIXES)}")
 
 
 @contextmanager
@@ -185,6 +192,39 @@ def _fill(stream: BinaryIO, values: NDArray[Any], start: int) -> None:
             raise EOFError(f"{done} of {len(target)} bytes")
         target[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         done += len(piece)
+
+
+_SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64",
+    "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
+}  # fmt: skip
+"""Names of dtypes in the header of a .safetensors file, and in torch."""
+
+
+def _read_safetensors(file: Path) -> dict[str, Any]:
+    """Return the tensors of a file: eight bytes with the length of the header, the header as JSON, the values."""
+    import json
+
+    import torch
+
+    size = file.stat().st_size
+    with open_regular(file) as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if not 2 <= length <= min(size - 8, 100 * _CHUNK):
+            raise ValueError(f"a header of {length} bytes in a file of {size}")
+        header = json.loads(stream.read(length))
+    values = torch.from_file(str(file), shared=False, size=size, dtype=torch.uint8)[8 + length :]
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, about in header.items():
+        dtype, (start, end) = getattr(torch, _SAFETENSORS[about["dtype"]]), about["data_offsets"]
+        if not 0 <= start <= end <= len(values) or math.prod(about["shape"]) * dtype.itemsize != end - start:
+            raise ValueError(f"tensor {name} does not fit into the file")
+        part = values[start:end]
+        aligned = part if part.data_ptr() % dtype.itemsize == 0 else part.clone()
+        tensors[name] = aligned.view(dtype).reshape(about["shape"])
+    return tensors
 
 
 def _read_torch(file: Path, hint: str) -> Any:

@@ -7,8 +7,11 @@ Data goes to stdout, messages and progress to stderr; exit 0 done, 1 failed, 2 b
 from __future__ import annotations
 
 import difflib
+import gc
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
@@ -46,6 +49,10 @@ COMMANDS = {
         "compare:compare",
         "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
         "what differs from the first.",
+    ),
+    "data": (
+        "data:data",
+        "Show what enters a network: range, scale, missing values, duplicates, classes, intrinsic dimension.",
     ),
     "open": (
         "saved:open_result",
@@ -153,7 +160,7 @@ def main(arguments: list[str] | None = None) -> None:
     if problem := output_problem():
         _leave_output(f"{problem}; nothing was computed")
     try:
-        with metered() as meter:
+        with metered() as meter, _rare_collection():
             app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         if sys.stdout is not None:
             sys.stdout.flush()  # a reader that has gone is noticed here, not by the interpreter at its end
@@ -177,6 +184,17 @@ def main(arguments: list[str] | None = None) -> None:
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
     if meter.interrupted:
         _leave("interrupted: this is what was found so far", _INTERRUPTED)
+
+
+@contextmanager
+def _rare_collection() -> Iterator[None]:
+    """Search for reference cycles less often: a tenth of a short command, most of it while torch is imported."""
+    before = gc.get_threshold()
+    gc.set_threshold(20_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 _INTERRUPTED = 130  # what shells give a command that Ctrl-C has ended

@@ -15,7 +15,7 @@ WORK = Group("What to compute", sort_key=3)
 OUTPUT = Group("Output", sort_key=4)
 
 _GROUPS = {
-    "Will it train, and what to change": ("demo", "inspect", "compare", "open"),
+    "Will it train, and what to change": ("demo", "inspect", "compare", "data", "open"),
     "Layer by layer": ("predict", "measure", "kernel", "coordinates", "mean-width", "flatness", "separation"),
     "How large": ("plan", "injectivity"),
     "Use random networks": ("hash", "search", "invert", "discriminate"),
@@ -36,6 +36,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "compare dense64-relu*20-dense10 --initializers he,glorot --data digits --no-alternatives",
         "compare before.initscope after.initscope",
     ),
+    "data": ("data digits", "data photos --limit 60 --out photos.html", "data digits --format md"),
     "open": ("open mine.initscope --out page.html", "open mine.initscope --format json"),
     "predict": (
         'predict "conv3x3x64-relu*12" --data photos --pairs 50',

@@ -30,18 +30,22 @@ __all__ = [
     "ModelSource",
     "Sources",
     "build_model",
+    "data_spec",
     "load_blocks",
     "load_data",
     "load_pairs",
     "load_sources",
     "parse_shape",
+    "read_data",
 ]
 
 DEFAULT_DATA = "photos"
 DATA_HELP = (
     f"A name ({', '.join(LOADERS)}), if wanted with "
     "options (photos:crop=32,stride=16; fashion-mnist:split=test; gaussian:rho=0.5,shape=3x64x64; shapes:size=64), "
-    "a folder of images, a .npy, .npz or .pt file, or text and text:FILE for bytes as tokens. Default: photos."
+    "a folder of images (subfolders are classes), arrays (.npy, .npz, .pt, .safetensors), a table (.csv, .tsv, "
+    ".parquet, .feather, .arrow, .jsonl), a WebDataset archive (.tar), or text and text:FILE for bytes as tokens. "
+    "Default: photos."
 )
 
 
@@ -52,7 +56,17 @@ class DataSource:
 
     data: Annotated[str | None, Parameter(help=DATA_HELP)] = None
     size: Annotated[
-        str | None, Parameter(help="Folders: crop and resize the images to this side, or to HEIGHTxWIDTH.")
+        str | None,
+        Parameter(help="Images: crop and resize them to this side, or to HEIGHTxWIDTH. Text: tokens of a sequence."),
+    ] = None
+    target_column: Annotated[
+        str | None, Parameter(help="Column of a table that holds the targets. Default: label, target, class or y.")
+    ] = None
+    columns: Annotated[
+        str | None, Parameter(help="Columns of a table that are inputs, with commas. Default: all but the target.")
+    ] = None
+    tokenizer: Annotated[
+        str | None, Parameter(help="Folder or cached name of a transformers tokenizer, for text. Default: bytes.")
     ] = None
     normalize: str | None = None
     """Normalization: imagenet, standardize, or MEAN,STD; default: none, values in [0, 1]."""
@@ -71,7 +85,9 @@ class DataSource:
 class ModelSource(DataSource):
     """Options of commands that take a MODEL and data."""
 
-    weights: Annotated[str | None, Parameter(group=MODEL, help="State dict for the model: .pt, .pth or .npz.")] = None
+    weights: Annotated[
+        str | None, Parameter(group=MODEL, help="State dict for the model: .pt, .pth, .safetensors or .npz.")
+    ] = None
 
 
 @Parameter(name="*", group=DATA)
@@ -130,27 +146,59 @@ def _size(text: str | None) -> int | tuple[int, int] | None:
 
 
 def load_data(source: DataSource) -> ImageSet:
-    """Return the images that the options select, and print a summary to stderr."""
-    from initscope.data.checks import check_images
-    from initscope.data.sources import load_any, seeded
+    """Return the data that the options select, and print a summary to stderr."""
+    from initscope.data.checks import check_set
 
-    size = _size(source.size)
-    check_count("pairs", source.pairs)
-    spec, limit = DEFAULT_DATA if source.data is None else source.data, source.limit
-    if source.data is None and source.input_shape is not None:
-        spec = f"gaussian:rho=0,shape={'x'.join(map(str, parse_shape(source.input_shape)))}"
-    if spec.partition(":")[0] == "gaussian" and limit is None:
-        limit = 2 * source.pairs
-    data = load_any(seeded(spec, source.seed), size=size, normalize=source.normalize, limit=limit)
+    data = read_data(source)
     if source.input_shape is not None and data.shape != parse_shape(source.input_shape):
         raise InputError(
             f"--input-shape {source.input_shape} but {data.name} has inputs of {'x'.join(map(str, data.shape))}; "
             "leave --input-shape out, or give --size for a folder"
         )
-    check_images(data.images, name=data.name, zeros=True)
+    check_set(data)
     say(f"data: {data.summary}")
-    ask_of(data={"source": spec, "name": data.name, "samples": len(data), "shape": list(data.shape)}, seed=source.seed)
+    ask_of(
+        data={"source": data_spec(source), "name": data.name, "samples": len(data), "shape": list(data.shape)},
+        seed=source.seed,
+    )
     return data
+
+
+def read_data(source: DataSource) -> ImageSet:
+    """Return the data that the options select, with missing values and without a summary."""
+    import warnings
+
+    from initscope.data.sources import load, seeded
+
+    spec, limit = data_spec(source), source.limit
+    check_count("pairs", source.pairs)
+    if spec.partition(":")[0] == "gaussian" and limit is None:
+        limit = 2 * source.pairs
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", UserWarning)
+        data = load(
+            seeded(spec, source.seed),
+            size=_size(source.size),
+            normalize=source.normalize,
+            limit=limit,
+            target_column=source.target_column,
+            columns=None if source.columns is None else [name.strip() for name in source.columns.split(",")],
+            tokenizer=source.tokenizer,
+        )
+    for warning in warned:
+        say(f"warning: {warning.message}")
+    return data
+
+
+def data_spec(source: DataSource) -> str:
+    """Return the name or path of the data, after a check that it exists and is of a known kind; nothing is read."""
+    from initscope.data.kinds import check_source
+
+    if source.data is None and source.input_shape is not None:
+        return f"gaussian:rho=0,shape={'x'.join(map(str, parse_shape(source.input_shape)))}"
+    spec = DEFAULT_DATA if source.data is None else source.data
+    check_source(spec)
+    return spec
 
 
 def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None = None) -> Blocks:

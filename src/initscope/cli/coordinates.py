@@ -164,12 +164,12 @@ def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed
 
     from initscope._utils.randomness import torch_generator
     from initscope.cli._sources import parse_shape
-    from initscope.data import load_any
+    from initscope.data import load
 
     if shape is not None:
         return torch.randn(samples, *parse_shape(shape), generator=torch_generator(seed, "inputs"))
     spec = data or "text"
-    result = load_any(spec, size=tokens if spec.startswith("text") else None, limit=samples)
+    result = load(spec, size=tokens if spec.startswith("text") else None, limit=samples)
     return torch.from_numpy(result.images[:samples])
 
 

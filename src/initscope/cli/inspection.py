@@ -15,7 +15,7 @@ from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import command_line, emit, say, terminal_width, user_code
-from initscope.cli._sources import InspectSource, build_model, load_data
+from initscope.cli._sources import InspectSource, build_model, data_spec, load_data
 from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
 from initscope.errors import InputError
@@ -46,7 +46,7 @@ class InspectOptions:
     initializer: InitializerName = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
-    prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
+    prediction: Annotated[bool, Parameter(help="Compute what theory expects next to what is measured.")] = True
     alternatives: Annotated[
         bool, Parameter(help="Try other initializations, widths and depths of a network that has a problem.")
     ] = True
@@ -94,6 +94,7 @@ def inspect(
     output: InspectOutput | None = None,
 ) -> None:
     """Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried."""
+    data_spec(source or InspectSource())  # before anything loads torch: a wrong name is refused at once
     import initscope
     from initscope._utils.disk import check_space
     from initscope.inspection._checks import failing, selected

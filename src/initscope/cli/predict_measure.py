@@ -16,7 +16,7 @@ from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 from initscope.data.text import is_text
 from initscope.errors import InputError, check_count
-from initscope.initializers import LAWS, named
+from initscope.initializers import INITIALIZERS, named
 
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     InitializerName = str
 else:  # the names come from a dict, which a type checker cannot read
     InitializerName = Annotated[
-        Literal[tuple(LAWS)],
+        Literal[tuple(INITIALIZERS)],
         Parameter(
             group=WORK, help="Initializer of the weights; present: the distribution of the weights of the model."
         ),

@@ -1,6 +1,6 @@
-"""Data sets by name, folders of images, arrays; normalization; pairs and triplets.
+"""Data sets by name, files, folders and tables as `ImageSet`; their overview; normalization; pairs and triplets.
 
-Start with `load`, `load_any` and `random_pairs`; `ImageSet` is what every loader returns.
+Start with `load`, `overview` and `random_pairs`; `ImageSet` is what every loader returns.
 """
 
 import lazy_loader

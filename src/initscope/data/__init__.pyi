@@ -18,11 +18,14 @@ from .image_set import (
     ImageSet as ImageSet,
 )
 from .named import (
-    load as load,
     names as names,
 )
 from .normalization import (
     normalize as normalize,
+)
+from .overviews import (
+    Overview as Overview,
+    overview as overview,
 )
 from .pairs import (
     Pairs as Pairs,
@@ -34,7 +37,7 @@ from .pairs import (
     within_class_pairs as within_class_pairs,
 )
 from .sources import (
-    load_any as load_any,
+    load as load,
 )
 from .text import (
     text_pairs as text_pairs,

@@ -1,4 +1,4 @@
-"""`load_array`: images or vectors from .npy, .npz and .pt files. Nothing in a file is ever executed."""
+"""`load_array`: images or vectors from .npy, .npz, .pt and .safetensors files. Nothing in a file is ever executed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ HINT = "save plain arrays or tensors"
 def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> ImageSet:
     """Load images or vectors from an array file; with ``limit``, read only that many, evenly spaced.
 
-    ``.npy``: one array. ``.npz`` and ``.pt`` with several arrays: ``images`` (or ``x``, ``data``, or the only array),
-    and optionally ``labels`` (or ``y``, ``targets``) and ``class_names``.
+    ``.npy``: one array. The others, with several arrays: ``images`` (or ``x``, ``data``, or the only array), and
+    optionally ``labels`` (or ``y``, ``targets``) and ``class_names``.
 
     Shapes: ``[N, D]`` vectors; ``[N, H, W]`` gray images; ``[N, C, H, W]``, or ``[N, H, W, C]`` if only the last axis
     can be channels (1, 3 or 4); others are unchanged. Values: uint8 is divided by 255, uint16 by 65535, booleans become
     0 and 1, floats are unchanged. ``steps`` of the result lists these changes.
     """
     file = Path(path)
-    check_kind(file, f", or text:{file} for its bytes as tokens")
+    check_kind(file)
     stored = file.suffix in (".npy", ".npz")
     content = (stored_arrays if stored else read_tensors)(file, hint=HINT)
     if isinstance(content, dict):

@@ -42,11 +42,19 @@ def photos(*, limit: int | None = None, crop: int = 64, stride: int | None = Non
     )
 
 
-def _photograph(name: str) -> np.ndarray:
-    """Return a photograph ``[427, 640, 3]`` from scikit-learn's folder; importing scikit-learn takes over a second."""
+def _file_of_sklearn(name: str) -> Path | None:
+    """Return a file in scikit-learn's data folder, if it is there; importing scikit-learn takes over a second."""
     package = importlib.util.find_spec("sklearn")
-    path = None if package is None or package.origin is None else Path(package.origin).parent / "datasets/images" / name
-    if path is None or not path.exists():  # another layout
+    if package is None or package.origin is None:
+        return None
+    path = Path(package.origin).parent / "datasets" / name
+    return path if path.exists() else None
+
+
+def _photograph(name: str) -> np.ndarray:
+    """Return a photograph ``[427, 640, 3]``."""
+    path = _file_of_sklearn(f"images/{name}")
+    if path is None:  # another layout
         from sklearn.datasets import load_sample_image
 
         return np.asarray(load_sample_image(name))
@@ -58,10 +66,14 @@ def _photograph(name: str) -> np.ndarray:
 
 def digits(*, limit: int | None = None) -> ImageSet:
     """scikit-learn's 1,797 handwritten digits, 1×8×8, 17 gray levels."""
-    from sklearn.datasets import load_digits
+    path = _file_of_sklearn("data/digits.csv.gz")
+    if path is None:  # another layout
+        from sklearn.datasets import load_digits
 
-    bunch = load_digits()
-    data = ImageSet(
-        bunch.images[:, None] / 16, bunch.target, tuple(map(str, range(10))), name="digits", steps=("values / 16",)
-    )
+        pixels, labels = load_digits(return_X_y=True)
+    else:
+        rows = np.loadtxt(path, delimiter=",")  # 64 pixels and the digit
+        pixels, labels = rows[:, :-1], rows[:, -1].astype(int)
+    images = pixels.reshape(-1, 1, 8, 8) / 16
+    data = ImageSet(images, labels, tuple(map(str, range(10))), name="digits", steps=("values / 16",))
     return data if limit is None else data.take(limit)

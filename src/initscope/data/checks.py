@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import array_api_compat
 
 from initscope.errors import InputError
 
-__all__ = ["check_images", "check_pairs"]
+if TYPE_CHECKING:
+    from initscope.data.image_set import ImageSet
+
+__all__ = ["check_images", "check_pairs", "check_set"]
 
 
 def check_images(x: Any, *, name: str = "x", ndim: int | tuple[int, ...] = (2, 3, 4, 5), zeros: bool = False) -> Any:
@@ -56,6 +59,31 @@ def check_images(x: Any, *, name: str = "x", ndim: int | tuple[int, ...] = (2, 3
             bad = _first(xp, ~used)
             raise InputError(f"{name}[{bad}] is zero everywhere: it has no direction, so no cosine; leave it out")
     return x
+
+
+def check_set(data: ImageSet) -> None:
+    """Raise `InputError` if inputs are NaN or infinite; of a table, it names the column and the row.
+
+    Parameters
+    ----------
+    data
+        What `initscope.data.load` returned.
+    """
+    if data.column_names and data.images.dtype.kind == "f":
+        import numpy as np
+
+        bad = ~np.isfinite(data.images)
+        if bad.any():
+            column = int(bad.any(axis=0).argmax())
+            rows = np.flatnonzero(bad[:, column])
+            others = int(bad.any(axis=0).sum()) - 1
+            more = f", and {others} more such column{'s' if others > 1 else ''}" if others else ""
+            raise InputError(
+                f"{data.name}: column {data.column_names[column]!r} has {len(rows)} missing or infinite values, first "
+                f"in row {rows[0]} (the first is 0){more}; fill them, remove these rows, or name other columns "
+                "(columns=, --columns)"
+            )
+    check_images(data.images, name=data.name, zeros=True)
 
 
 def check_pairs(x: Any, y: Any, *, ndim: int | tuple[int, ...] = (2, 3, 4, 5), zeros: bool = False) -> tuple[Any, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from initscope.errors import InputError, check_count
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["class_labels", "file_names", "image_files", "load_folder", "read_images", "target_size"]
+__all__ = ["SUFFIXES", "class_labels", "decoded", "file_names", "image_files", "load_folder", "read_images", "stacked",
+           "target_size"]  # fmt: skip
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]  # others may run programs (Ghostscript)
@@ -106,43 +107,74 @@ def image_files(folder: Path) -> list[Path]:
 
 def read_images(files: Sequence[Path], size: tuple[int, int] | None) -> NDArray[np.float32]:
     """Read files as ``[N, C, H, W]`` in [0, 1]; one channel if all are gray, else three."""
-    images: list[NDArray[np.float32]] = []
-    for file in files:
-        image = _read(file, size)
-        images.append(image)
-        if len(images) == 1:
-            check_memory(file.parent, 2 * image.nbytes * len(files), "use fewer images (--limit) or smaller (--size)")
-        if image.shape[1:] != images[0].shape[1:]:
-            (expected, actual) = ("×".join(map(str, shape[1:])) for shape in (images[0].shape, image.shape))
+    return stacked((_read(file, size) for file in files), len(files), files[0].parent, files)
+
+
+def stacked(
+    images: Iterable[NDArray[np.float32]], count: int, source: str | os.PathLike[str], names: Sequence[Any] = ()
+) -> NDArray[np.float32]:
+    """Return images ``[C, H, W]`` of one size as ``[N, C, H, W]``; one channel if all are gray, else three.
+
+    Parameters
+    ----------
+    images
+        What `decoded` returns, one after the other.
+    count
+        Number of images.
+    source
+        Where they come from, for messages.
+    names
+        What messages call each of them; default: their rows.
+    """
+    read: list[NDArray[np.float32]] = []
+    for image in images:
+        read.append(image)
+        if len(read) == 1:
+            check_memory(source, 2 * image.nbytes * count, "use fewer images (--limit) or smaller (--size)")
+        if image.shape[1:] != read[0].shape[1:]:
+            (expected, actual) = ("×".join(map(str, shape[1:])) for shape in (read[0].shape, image.shape))
+            first, other = (names[row] if names else f"{source}, row {row}" for row in (0, len(read) - 1))
             raise InputError(
-                f"images have different sizes: {files[0]} is {expected}, {file} is {actual} (height×width); "
+                f"images have different sizes: {first} is {expected}, {other} is {actual} (height×width); "
                 "give --size (size=) to crop and resize them all"
             )
-    channels = max(len(image) for image in images)
-    return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in images])
+    channels = max(len(image) for image in read)
+    return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in read])
 
 
 def _read(file: Path, size: tuple[int, int] | None) -> NDArray[np.float32]:
+    with reading(file, "a readable image", "remove or repair it"), open_regular(file) as stream:
+        return decoded(file, stream, size)
+
+
+def decoded(name: str | os.PathLike[str], stream: BinaryIO, size: tuple[int, int] | None = None) -> NDArray[np.float32]:
+    """Return an encoded image as ``[C, H, W]`` in [0, 1], upright, with 1 or 3 channels.
+
+    Parameters
+    ----------
+    name
+        What messages call the image.
+    stream
+        The bytes of the image.
+    size
+        Height and width to crop and resize to.
+    """
     from PIL import Image
 
-    with (
-        reading(file, "a readable image", "remove or repair it"),
-        warnings.catch_warnings(),
-        open_regular(file) as stream,
-    ):
+    with reading(name, "a readable image", "remove or repair it"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about unusual files, and about large ones, which `_check_size` handles
         try:
             with Image.open(stream, formats=FORMATS) as opened:
-                _check_size(file, opened.size, size)
-                pixels, largest = _pixels(file, opened, size)
+                _check_size(name, opened.size, size)
+                pixels, largest = _pixels(name, opened, size)
         except Image.DecompressionBombError as error:
-            raise InputError(f"{file} has more than {LARGEST_IMAGE} pixels; make it smaller") from error
+            raise InputError(f"{name} has more than {LARGEST_IMAGE} pixels; make it smaller") from error
     pixels = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     scaled: NDArray[np.float32] = np.clip(pixels / np.float32(largest), 0, 1)
     return scaled
 
 
-def _check_size(file: Path, extent: tuple[int, int], size: tuple[int, int] | None) -> None:
+def _check_size(file: str | os.PathLike[str], extent: tuple[int, int], size: tuple[int, int] | None) -> None:
     """Raise `InputError` before an image is unpacked if it is too large, or would be after resizing."""
     pixels = extent[0] * extent[1]
     if pixels > LARGEST_IMAGE:
@@ -151,7 +183,9 @@ def _check_size(file: Path, extent: tuple[int, int], size: tuple[int, int] | Non
     check_memory(file, _BYTES_A_PIXEL * max(pixels, resized), "make it smaller, or give a smaller --size")
 
 
-def _pixels(file: Path, image: Image.Image, size: tuple[int, int] | None) -> tuple[NDArray[np.float32], float]:
+def _pixels(
+    file: str | os.PathLike[str], image: Image.Image, size: tuple[int, int] | None
+) -> tuple[NDArray[np.float32], float]:
     """Return pixels ``[H, W]`` or ``[H, W, 3]``, upright, cropped and resized, and the largest possible value."""
     from PIL import Image, ImageOps
 

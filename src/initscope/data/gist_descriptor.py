@@ -122,9 +122,9 @@ def cifar10_gist(*, limit: int | None = None) -> ImageSet:
             actual = f"{descriptors.dtype} {descriptors.shape}"
             raise InputError(f"{file}: gist {actual} must be floats [N, 384] with labels 0 to 9; fetch it again")
         return ImageSet(descriptors, labels, _names(labels), name="cifar10-gist", steps=("GIST, 384 numbers",))
-    from initscope.data.named import load
+    from initscope.data.named import load_named
 
-    parts = [load("cifar10", split=split) for split in ("train", "test")]
+    parts = [load_named("cifar10", split=split) for split in ("train", "test")]
     images = np.concatenate([part.images for part in parts])[:limit]
     labels = np.concatenate([part.labels for part in parts if part.labels is not None])[:limit]
     return ImageSet(gist(images), labels, parts[0].class_names, name="cifar10-gist", steps=("GIST, 384 numbers",))

@@ -35,6 +35,10 @@ class ImageSet(Result):
         The source of the images.
     steps
         The steps applied to the values, in order.
+    targets
+        float32 ``[N]`` or ``[N, K]``: real-valued targets, if the data has such; the data then has no labels.
+    column_names
+        Names of the entries of vectors that come from the columns of a table.
 
     Examples
     --------
@@ -53,6 +57,8 @@ class ImageSet(Result):
     class_names: tuple[str, ...] = ()
     name: str = "images"
     steps: tuple[str, ...] = ()
+    targets: NDArray[Any] | None = None
+    column_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         given = np.asarray(self.images)
@@ -62,6 +68,13 @@ class ImageSet(Result):
             raise InputError(f"{self.name}: images must be [N, C, H, W] or [N, D]; the array has shape {images.shape}")
         object.__setattr__(self, "images", images)
         object.__setattr__(self, "class_names", tuple(str(name) for name in self.class_names))
+        if self.targets is not None:
+            targets = np.asarray(self.targets, dtype=np.float32)
+            if targets.shape[:1] != images.shape[:1]:
+                raise InputError(
+                    f"{self.name}: {len(images)} inputs but targets of shape {targets.shape}; give one each"
+                )
+            object.__setattr__(self, "targets", targets)
         if self.labels is None:
             return
         labels = np.asarray(self.labels).astype(np.int64)
@@ -81,7 +94,8 @@ class ImageSet(Result):
                 f"index {index}: an ImageSet is sliced, data[{index}:{index + 1}]; one image is data.images[{index}]"
             )
         labels = None if self.labels is None else self.labels[index]
-        return replace(self, images=self.images[index], labels=labels)
+        targets = None if self.targets is None else self.targets[index]
+        return replace(self, images=self.images[index], labels=labels, targets=targets)
 
     def take(self, count: int) -> ImageSet:
         """Return the first ``count`` images (all of them if there are fewer)."""

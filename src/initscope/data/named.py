@@ -1,4 +1,4 @@
-"""`load`: data sets by name. ``LOADERS`` lists them, with the module and function that loads each."""
+"""`load_named`: data sets by name. ``LOADERS`` lists them, with the module and function that loads each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from initscope.errors import InputError, check_count, did_you_mean
+from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from initscope.data.image_set import ImageSet
 
-__all__ = ["load", "names"]
+__all__ = ["load_named", "names"]
 
 LOADERS = {
     "photos": "bundled:photos",
@@ -27,37 +27,21 @@ LOADERS = {
 
 
 def names() -> tuple[str, ...]:
-    """Names that `load` knows."""
+    """Names of the data sets that `initscope.data.load` knows."""
     return tuple(LOADERS)
 
 
-def load(name: str, /, *, split: str = "train", limit: int | None = None, **options: Any) -> ImageSet:
-    """Load a data set by name.
+def load_named(name: str, /, *, split: str = "train", limit: int | None = None, **options: Any) -> ImageSet:
+    """Return a data set by name; ``options`` are those of its loader.
 
     Parameters
     ----------
     name
-        ``photos`` (option ``crop``, ``stride``), ``digits``, ``fashion-mnist`` and ``cifar10`` (``download``,
-        ``mirror``), ``cifar10-gist``, ``imagenet-sample`` (``resolution``), ``gaussian`` (``rho``, ``shape``,
-        ``seed``), ``shapes`` (``size``, ``seed``).
+        A name of `names`.
     split
         ``train`` or ``test``; sets without an official split are all ``train``.
     limit
         The first ``limit`` images only (fewer if there are fewer).
-    options
-        Options of that set.
-
-    Raises
-    ------
-    InputError
-        Unknown name or option, or missing data (the message gives three ways to get it).
-
-    Examples
-    --------
-    >>> load("photos", limit=10)
-    ImageSet(photos: 10 images 3×64×64, 2 classes; bytes / 255)
-    >>> load("digits").images.shape
-    (1797, 1, 8, 8)
     """
     loader = _loader(name)
     if limit is not None:
@@ -76,9 +60,6 @@ def load(name: str, /, *, split: str = "train", limit: int | None = None, **opti
 
 
 def _loader(name: str) -> Callable[..., ImageSet]:
-    if name not in LOADERS:
-        meant = did_you_mean(str(name), LOADERS)
-        raise InputError(f"data {name!r} is not known{meant}; names: {', '.join(LOADERS)}; or give a folder or a file")
     module, _, function = LOADERS[name].partition(":")
     loader: Callable[..., ImageSet] = getattr(importlib.import_module(f"initscope.data.{module}"), function)
     return loader

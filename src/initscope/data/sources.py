@@ -1,4 +1,4 @@
-"""`load_any`: data from a specification as on the command line: a name, a folder of images, or an array file.
+"""`load`: data from any source: a name, a path, a table or data set of another library, or an array.
 
 `seeded` adds a seed to synthetic data, `pairs_of` samples pairs as the commands do.
 """
@@ -6,88 +6,199 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from initscope._utils.tensors import TENSOR_SUFFIXES
-from initscope.data.arrays import load_array
+import numpy as np
+
+from initscope.data.arrays import array_as_images
 from initscope.data.checks import check_images
 from initscope.data.folders import load_folder
 from initscope.data.image_set import ImageSet
-from initscope.data.named import load, names
+from initscope.data.kinds import FILES, check_source, file_kind
+from initscope.data.named import load_named, names
 from initscope.data.normalization import normalize as normalized
 from initscope.data.pairs import Pairs, random_pairs, within_class_pairs
+from initscope.data.tables import TableOptions, table_set
 from initscope.data.text import is_text, text_set
-from initscope.errors import InputError, did_you_mean
+from initscope.errors import InputError
 
-__all__ = ["is_drawn", "load_any", "pairs_of", "seeded"]
+__all__ = ["as_data", "is_drawn", "load", "pairs_of", "seeded"]
 
 
-def load_any(
-    spec: str,
+def load(
+    source: Any,
+    /,
     *,
     size: int | tuple[int, int] | None = None,
     normalize: str | None = None,
     limit: int | None = None,
+    target_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    tokenizer: Any = None,
+    **options: Any,
 ) -> ImageSet:
-    """Load a named data set, a folder of images or an array file.
+    """Load data from a name, a file, a folder, a table or an array.
 
     Parameters
     ----------
-    spec
-        A name of `load`, with options after a colon if wanted (``photos:crop=32``, ``gaussian:rho=0.9``,
-        ``fashion-mnist:split=test``); the path of a folder (`load_folder`); or of a .npy, .npz or .pt file
-        (`load_array`); ``text`` or ``text:FILE`` for sequences of bytes (`initscope.data.text`). Give a folder with
-        the name of a data set as ``./name``.
+    source
+        A name of `names` (``photos``, ``digits``, ``fashion-mnist``, …), also with options after a colon
+        (``photos:crop=32``); ``text`` or ``text:FILE`` for sequences of bytes; the path of a folder of images or of
+        Parquet files, of an array file (.npy, .npz, .pt, .safetensors), a table (.csv, .tsv, .parquet, .feather,
+        .arrow, .jsonl) or a WebDataset archive (.tar); a table of pandas, polars or pyarrow; a ``Dataset`` or
+        ``DatasetDict`` of Hugging Face; an array or tensor. Give a folder with the name of a data set as ``./name``.
     size
-        For folders: crop and resize to this side, or (height, width). For text: tokens per sequence, 64 by default.
+        For images of folders, archives and tables: crop and resize to this side, or (height, width). For text: tokens
+        per sequence, 64 by default.
     normalize
         ``imagenet``, ``standardize`` or ``MEAN,STD``, see `initscope.data.normalize`; after ``limit``.
     limit
-        Load at most this many images: the first of a named set, evenly spaced ones of a folder or file.
+        Load at most this many samples: the first of a named set, evenly spaced ones of all others.
+    target_column
+        Name of the column of a table that holds the targets: classes, or real numbers. Default: ``label``, ``labels``,
+        ``target``, ``targets``, ``class`` or ``y``, if there is such a column.
+    columns
+        Names of the columns of a table that are inputs. Default: all others that hold numbers or categories.
+    tokenizer
+        For a text column, see `initscope.data.tokens.token_rows`. Default: bytes.
+    **options
+        Options of a named set, such as ``crop=32``; ``split="test"`` for named sets with a test split and for a
+        ``DatasetDict``.
+
+    Returns
+    -------
+    ImageSet
+        The inputs, with their labels or targets, and ``steps`` that say what was done to the values.
 
     Examples
     --------
-    >>> load_any("photos:crop=32", limit=3, normalize="0.5,0.5").shape
+    >>> load("photos", limit=10)
+    ImageSet(photos: 10 images 3×64×64, 2 classes; bytes / 255)
+    >>> load("photos:crop=32", limit=3, normalize="0.5,0.5").shape
     (3, 32, 32)
     """
-    if not spec:
-        raise InputError(f"data is empty; give a name ({', '.join(_known())}), a folder or a file")
-    if is_text(spec):
-        if isinstance(size, tuple) or normalize is not None:
-            raise InputError(
-                f"{spec} is a sequence of bytes: it takes one --size, the number of tokens, and no --normalize"
-            )
-        return text_set(spec, tokens=size or 64, limit=limit)
-    name, _, options = spec.partition(":")
-    path = Path(spec)
-    if name in names():
-        data = load(name, **_with_limit(spec, _options(spec, options), limit))
-    elif "\0" not in spec and path.is_dir():
-        data = load_folder(path, size, limit=limit)
-    elif "\0" not in spec and (path.exists() or path.suffix in TENSOR_SUFFIXES):
-        data = load_array(path, limit=limit)
+    table = TableOptions(target_column, columns, tokenizer, size, limit)
+    if not isinstance(source, (str, os.PathLike)):
+        if options and (not isinstance(source, Mapping) or set(options) != {"split"}):
+            raise InputError(f"{type(source).__name__} has no option {next(iter(options))!r}")
+        data = _of_object(source, table, **options)
     else:
-        raise InputError(
-            f"data {spec!r} is neither a name ({', '.join(_known())}) nor a folder or file"
-            + (did_you_mean(name, [*_known(), *_siblings(path)]) or "; check the spelling")
-        )
-    if size is not None and (name in names() or not path.is_dir()):
-        raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
+        data = _of_spec(os.fspath(source), table, options)
     return data if normalize is None else normalized(data, normalize)
 
 
-def _known() -> tuple[str, ...]:
-    """Return the names of data sets, with "text"."""
-    return (*names(), "text")
+def as_data(data: Any) -> Any:
+    """Return names, paths, tables and data sets of other libraries as an `ImageSet`, and anything else as it is.
+
+    Parameters
+    ----------
+    data
+        What a user gives to `initscope.inspect`. A table with a column ``input_ids`` becomes a dict of arrays, as a
+        model of transformers takes it.
+    """
+    if isinstance(data, (str, os.PathLike)):
+        return load(data)
+    if (arrow := _arrow_of(data, "train")) is None:
+        return data
+    name, table = arrow
+    from initscope.data.arrow_tables import arrow_arrays, arrow_set
+
+    return arrow_arrays(name, table) if "input_ids" in table.column_names else arrow_set(name, table, TableOptions())
 
 
-def _siblings(path: Path) -> list[str]:
-    """Return the paths in the folder of a missing path."""
-    try:
-        return [str(other) for other in path.parent.iterdir()]
-    except (OSError, ValueError):  # no such folder, or not a valid path
-        return []
+def _of_spec(spec: str, table: TableOptions, options: dict[str, Any]) -> ImageSet:
+    check_source(spec)
+    name, _, text = spec.partition(":")
+    if is_text(spec):
+        if isinstance(table.size, tuple):
+            raise InputError(f"{spec} is a sequence of bytes: it takes one --size, the number of tokens")
+        return text_set(spec, tokens=table.size or 64, limit=table.limit)
+    if name in names():
+        if table.target is not None or table.columns is not None:
+            raise InputError(f"{name} is no table; leave target_column and columns out")
+        if table.size is not None:
+            options["size"] = table.size
+        return load_named(name, **_with_limit(spec, _options(spec, text) | options, table.limit))
+    if options:
+        raise InputError(f"{spec} has no option {next(iter(options))!r}; only named sets have options")
+    path = Path(spec)
+    if not path.is_dir():
+        return _of_file(path, table)
+    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+        from initscope._utils.libraries import library
+
+        return _of_object(library("datasets").load_from_disk(str(path)), table, name=spec)
+    from initscope.data.arrow_tables import PARQUET, read_arrow
+
+    if files := sorted(file for kind in PARQUET for file in path.rglob(f"*{kind}")):
+        return read_arrow(path, table, files)
+    _refuse_table_options(spec, table)
+    return load_folder(path, table.size, limit=table.limit)
+
+
+def _of_file(path: Path, table: TableOptions) -> ImageSet:
+    module, _, function = FILES[file_kind(path)].partition(":")
+    read = getattr(importlib.import_module(f"initscope.data.{module}"), function)
+    if module == "arrays":
+        _refuse_table_options(str(path), table)
+        if table.size is not None:
+            raise InputError(
+                f"size = {table.size}: only images of folders and archives are resized; {path} has its own"
+            )
+        arrays: ImageSet = read(path, limit=table.limit)
+        return arrays
+    if module == "text":
+        return _of_spec(f"text:{path}", table, {})
+    if module in ("arrow_tables", "webdataset"):
+        loaded: ImageSet = read(path, table)
+        return loaded
+    return table_set(str(path), read(path), table)
+
+
+def _refuse_table_options(spec: str, table: TableOptions) -> None:
+    for option in ("target", "columns", "tokenizer"):
+        if getattr(table, option) is not None:
+            named = "target_column" if option == "target" else option
+            raise InputError(f"{named} = {getattr(table, option)!r}: {spec} is no table; leave it out")
+
+
+def _of_object(source: Any, table: TableOptions, *, split: str = "train", name: str = "") -> ImageSet:
+    if isinstance(source, ImageSet):
+        return source if table.limit is None else source.spread(table.limit)
+    if (arrow := _arrow_of(source, split)) is not None:
+        from initscope.data.arrow_tables import arrow_set
+
+        return arrow_set(name or arrow[0], arrow[1], table)
+    if hasattr(source, "__array__") and hasattr(source, "shape"):
+        values = np.asarray(source.detach().cpu() if hasattr(source, "detach") else source)
+        data = array_as_images(Path(type(source).__name__), values)
+        return data if table.limit is None else data.spread(table.limit)
+    raise InputError(
+        f"data of type {type(source).__name__} is not known; give a name, a path, an array, or a table of pandas, "
+        "polars, pyarrow or Hugging Face"
+    )
+
+
+def _arrow_of(source: Any, split: str) -> tuple[str, Any] | None:
+    """Return a name and the Arrow table of a table or data set of another library; None for anything else."""
+    kind = type(source).__name__
+    if type(source).__module__.partition(".")[0] == "datasets":
+        if isinstance(source, dict):  # DatasetDict
+            if split not in source:
+                raise InputError(f"the {kind} has no split {split!r}; give one of {', '.join(source)} as split=")
+            return f"{kind}[{split!r}]", _arrow_of(source[split], split)[1]  # type: ignore[index]
+        if hasattr(source, "with_format") and hasattr(source, "__len__"):
+            rows = source.with_format("arrow")[:]
+            return kind, rows.replace_schema_metadata(source.features.arrow_schema.metadata)
+    if hasattr(source, "__arrow_c_stream__"):
+        from initscope.data.arrow_tables import arrow_table
+
+        return kind, arrow_table(source)
+    return None
 
 
 def _with_limit(spec: str, options: dict[str, Any], limit: int | None) -> dict[str, Any]:

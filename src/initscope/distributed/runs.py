@@ -59,21 +59,21 @@ def load_images(
     With the ``digest`` that `images_digest` gave, data of other content are refused, and what was loaded is kept for
     the next run; without, they are loaded from where they are.
     """
-    from initscope.data import load_any
+    from initscope.data import load
     from initscope.data.sources import seeded
 
     if data.partition(":")[0] == "gaussian" and limit is None and "limit=" not in data:
         limit = 2 * pairs
     if digest is None:
-        return load_any(seeded(data, seed), normalize=normalize, limit=limit)
+        return load(seeded(data, seed), normalize=normalize, limit=limit)
     return _loaded(data, seeded(data, seed), normalize, limit, str(Path.cwd()), digest)
 
 
 @functools.lru_cache(maxsize=4)
 def _loaded(data: str, spec: str, normalize: str | None, limit: int | None, folder: str, digest: str) -> ImageSet:
-    from initscope.data import load_any
+    from initscope.data import load
 
-    images = load_any(spec, normalize=normalize, limit=limit)
+    images = load(spec, normalize=normalize, limit=limit)
     if images_digest(data, images) != digest:
         raise InputError(
             f"{data} holds other data than when the sweep began: it was replaced, or this machine has another copy; "

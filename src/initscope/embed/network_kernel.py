@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from initscope.errors import InputError
-from initscope.initializers import AnyLaw
+from initscope.initializers import AnyInitializer
 from initscope.propagate.kernels import diagonal, kernel
 
 __all__ = ["NetworkKernel", "left_out_accuracy"]
@@ -80,7 +80,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         kind: Literal["nngp", "ntk"] = "nngp",
         method: Literal["gp", "svm"] = "gp",
         noise: float | Literal["auto"] = "auto",
-        initializer: AnyLaw | None = None,
+        initializer: AnyInitializer | None = None,
         seed: int = 0,
         device: Any = None,
     ) -> None:

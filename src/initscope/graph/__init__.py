@@ -2,7 +2,7 @@
 
 `trace` lists the ops of a model as nodes of a `Graph`, symbolically where the model allows it (`torch.fx`), else by
 recording one run. A `Node` has its `Traits`: what it is, from one table (``ops``). `run` runs a graph on batches and
-shows every output to observers. `borrowed` keeps the user's model as it was. ``README.md`` has a picture and says what
+shows every output to observers. `borrowed` keeps the user's model as it was. ``README.md`` has a diagram and says what
 to read first. Importing it imports torch.
 """
 
@@ -10,7 +10,7 @@ from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_o
 from initscope.graph.batch import Batch, as_pairs, distinct, pair_batches
 from initscope.graph.borrowing import borrowed, copy_of, modules_of, snapshot, unwrapped, without_dropout
 from initscope.graph.calls import as_module, call_name
-from initscope.graph.fx_nodes import MADE_ANEW, is_named_tuple
+from initscope.graph.fx_nodes import CONSTANT_OPS, is_named_tuple
 from initscope.graph.graph import Graph
 from initscope.graph.hidden_units import hidden_sides
 from initscope.graph.in_place import overwritten
@@ -31,7 +31,7 @@ from initscope.traits import Normalization, Pooling, Role, Traits
 
 __all__ = [
     "ACTIVATIONS",
-    "MADE_ANEW",
+    "CONSTANT_OPS",
     "NO_VALUES",
     "WEIGHT_LAYERS",
     "ActivationLayer",

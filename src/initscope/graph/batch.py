@@ -20,7 +20,7 @@ _BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the a
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of some samples and, where there are, their targets and the places of the x and of the y of pairs."""
+    """Inputs of some samples and, where there are, their targets and the indices of the x and of the y of pairs."""
 
     inputs: Inputs
     targets: Any = None
@@ -37,8 +37,8 @@ class Batch:
 
     def halves(self) -> Batch:
         """The same samples as pairs: the x in the first half, the y in the second."""
-        places = torch.arange(len(self))
-        return replace(self, sides=(places[: len(self) // 2], places[len(self) // 2 :]))
+        indices = torch.arange(len(self))
+        return replace(self, sides=(indices[: len(self) // 2], indices[len(self) // 2 :]))
 
 
 def _is_one_each(targets: Tensor, samples: int) -> bool:
@@ -84,12 +84,12 @@ def distinct(batch: Batch) -> Batch:
     assert batch.sides is not None
     tensors = batch.inputs.sample_tensors()
     likes = torch.stack([torch.unique(tensor, dim=0, return_inverse=True)[1] for tensor in tensors], dim=1)
-    different, place = torch.unique(likes, dim=0, return_inverse=True)
-    first = torch.empty(len(different), dtype=torch.long, device=place.device)
-    first[place] = torch.arange(len(place), device=place.device)
-    place = place.cpu()
+    different, index = torch.unique(likes, dim=0, return_inverse=True)
+    first = torch.empty(len(different), dtype=torch.long, device=index.device)
+    first[index] = torch.arange(len(index), device=index.device)
+    index = index.cpu()
     x, y = batch.sides
-    return replace(batch.pick(first), sides=(place[x], place[y]))
+    return replace(batch.pick(first), sides=(index[x], index[y]))
 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:

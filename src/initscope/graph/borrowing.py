@@ -118,8 +118,8 @@ def copy_of(model: nn.Module) -> nn.Module:
     except Exception as error:  # modules may hold anything: locks, files, tensors inside of a graph
         cause = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{type(model).__name__} cannot be copied to draw weights in it; measure the weights it has (draws=0), "
-            f"or build it anew. The cause: {cause}"
+            f"{type(model).__name__} cannot be copied to sample weights in it; measure the weights it has (draws=0), "
+            f"or build it again. The cause: {cause}"
         ) from error
 
 
@@ -165,7 +165,7 @@ _borrowed: dict[int, _Loan] = {}  # models inside of a context, by id
 
 
 def _renew_lock() -> None:
-    """In a child process nobody is inside, whatever the parent's threads did."""
+    """A child process starts with no thread inside, whatever the parent's threads did."""
     global _lock
     _lock = threading.RLock()
     _borrowed.clear()
@@ -194,12 +194,12 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
 
 def _parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
     """The parameters of modules, each once."""
-    found: dict[int, nn.Parameter] = {}
+    parameters: dict[int, nn.Parameter] = {}
     for module in modules:
         for parameter in module._parameters.values():
             if parameter is not None:
-                found[id(parameter)] = parameter
-    return list(found.values())
+                parameters[id(parameter)] = parameter
+    return list(parameters.values())
 
 
 class _Loan:

@@ -32,7 +32,7 @@ STANDS_FOR: dict[str, type[nn.Module]] = {
     "upsample": nn.Upsample,
     "layer_norm": nn.LayerNorm,
 }
-"""Modules, beside activations, whose constructors take what the function takes after its input."""
+"""Modules, apart from activations, whose constructors take what the function takes after its input."""
 UNCHANGED = frozenset(name for name, op in OPS.items() if op.traits.keeps_values and op.name != "identity")
 """Calls that leave the values as they are; dropout is off wherever geometry is looked at."""
 OPERATORS = {
@@ -73,7 +73,7 @@ def call_name(target: Any) -> str:
         name = OPERATORS[target]
     else:
         name = getattr(target, "__name__", "")
-        if not any(getattr(place, name, None) is target for place in _TORCH) and target is not getattr:
+        if not any(getattr(module, name, None) is target for module in _TORCH) and target is not getattr:
             return ""
     if name.startswith("__"):
         name = name.strip("_")
@@ -88,7 +88,7 @@ def as_module(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Mo
     name : str
         As `call_name` gives it.
     args, kwargs
-        The arguments behind the input.
+        The arguments after the input.
 
     Returns
     -------

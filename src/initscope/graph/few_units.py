@@ -20,7 +20,7 @@ class FewUnits(TorchFunctionMode):
     """Products with large matrices of weights compute some of their units, and repeat them for the others.
 
     Steps, their shapes, and which entries of an output belong to which sample are the same for all units, unless the
-    model reads its values to decide what to do: ``doubtful`` says that it did, behind such a product.
+    model reads its values to decide what to do: ``doubtful`` says that it did so after such a product.
     """
 
     def __init__(self) -> None:
@@ -28,17 +28,17 @@ class FewUnits(TorchFunctionMode):
         self.doubtful = self._repeats = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        place = 1 if func is F.linear else 2 if func is torch.addmm else 0
-        if not place or kwargs or len(args) <= place:
+        weight_index = 1 if func is F.linear else 2 if func is torch.addmm else 0
+        if not weight_index or kwargs or len(args) <= weight_index:
             if self._repeats and not self.doubtful:
                 self.doubtful = _reads_values(func, args)
             return func(*args, **(kwargs or {}))
-        weight, (axis, bias) = args[place], (0, 2) if place == 1 else (1, 0)
+        weight, (axis, bias) = args[weight_index], (0, 2) if weight_index == 1 else (1, 0)
         if not isinstance(weight, nn.Parameter) or weight.dim() != 2 or weight.shape[axis] < 4 * _UNITS:
             return func(*args)
         self._repeats = True
         few = list(args)
-        few[place] = weight.narrow(axis, 0, _UNITS)
+        few[weight_index] = weight.narrow(axis, 0, _UNITS)
         if len(few) > bias and isinstance(few[bias], Tensor) and few[bias].dim() == 1:
             few[bias] = few[bias][:_UNITS]
         return func(*few)[..., torch.arange(weight.shape[axis], device=weight.device) % _UNITS]
@@ -49,7 +49,7 @@ def _reads_values(func: Any, args: Any) -> bool:
     name = getattr(func, "__name__", "")
     if name in ("__getitem__", "__setitem__"):
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
-        return any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in index)
+        return any(isinstance(part, Tensor) and part.dtype in (torch.bool, torch.uint8) for part in index)
     if name in ("repeat_interleave", "split", "tensor_split"):
-        return any(isinstance(one, Tensor) for one in args[1:])
+        return any(isinstance(part, Tensor) for part in args[1:])
     return name in READS_VALUES

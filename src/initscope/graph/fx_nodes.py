@@ -10,9 +10,9 @@ from torch import fx
 
 from initscope.graph.ops import DATA_ATTRIBUTES, OPS, SIZES
 
-__all__ = ["MADE_ANEW", "data_nodes", "is_named_tuple"]
+__all__ = ["CONSTANT_OPS", "data_nodes", "is_named_tuple"]
 
-MADE_ANEW = frozenset(name for name, op in OPS.items() if op.traits.constant)
+CONSTANT_OPS = frozenset(name for name, op in OPS.items() if op.traits.constant)
 """Calls that read no values of their argument, only its size and type."""
 
 
@@ -40,8 +40,8 @@ def data_nodes(nodes: Iterable[fx.Node]) -> set[fx.Node]:
 def _makes_data(node: fx.Node) -> bool:
     """Whether a call that reads data returns data: no size, and not made without looking at values."""
     if node.op == "call_method":
-        return node.target not in SIZES and node.target not in MADE_ANEW
-    if getattr(node.target, "__name__", "") in MADE_ANEW:
+        return node.target not in SIZES and node.target not in CONSTANT_OPS
+    if getattr(node.target, "__name__", "") in CONSTANT_OPS:
         return False
     if node.target is getattr:
         return node.args[1] in DATA_ATTRIBUTES

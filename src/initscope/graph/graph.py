@@ -94,13 +94,13 @@ class Graph:
     @cached_property
     def main_path(self) -> tuple[Node, ...]:
         """The nodes that all ways from an input to the output lead through: no branches, no insides of a norm."""
-        starts = [node.index for node in self.inputs]
-        rows = paths.main_path([node.reads for node in self.nodes], starts, self.output_index)
+        inputs = [node.index for node in self.inputs]
+        rows = paths.main_path([node.reads for node in self.nodes], inputs, self.output_index)
         return tuple(self.nodes[row] for row in rows)
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
-        """The ways between neighbours of the main path, where there are several; a skip connection has no rows."""
+        """The parallel paths between neighboring rows of the main path; a skip connection has no rows."""
         return paths.branches([node.reads for node in self.nodes], [node.index for node in self.main_path])
 
     @cached_property
@@ -112,13 +112,13 @@ class Graph:
     @cached_property
     def blocks(self) -> dict[str, tuple[Node, ...]]:
         """For every module that is looked into, by its path, the nodes inside of it."""
-        found: dict[str, list[Node]] = {}
+        blocks: dict[str, list[Node]] = {}
         for node in self.nodes:
             parts = node.path.split(".") if node.path else []
             inside = parts[:-1] if node.module is not None else parts
             for depth in range(1, len(inside) + 1):
-                found.setdefault(".".join(inside[:depth]), []).append(node)
-        return {path: tuple(nodes) for path, nodes in found.items()}
+                blocks.setdefault(".".join(inside[:depth]), []).append(node)
+        return {path: tuple(nodes) for path, nodes in blocks.items()}
 
     @cached_property
     def attention_nodes(self) -> tuple[Node, ...]:

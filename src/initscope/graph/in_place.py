@@ -54,11 +54,11 @@ def follow_writes(graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
             target.replace_all_uses_with(node, later.__contains__)
             for view in [view for view in views[node] if not later.isdisjoint(view.users)]:
                 with graph.inserting_after(node):
-                    behind = graph.call_function(overwritten, (view, node))
-                behind.meta = {key: value for key, value in node.meta.items() if key == "nn_module_stack"}
-                view.replace_all_uses_with(behind, later.__contains__)
-                views[behind] = views[node]
-                views[node].append(behind)
+                    written = graph.call_function(overwritten, (view, node))
+                written.meta = {key: value for key, value in node.meta.items() if key == "nn_module_stack"}
+                view.replace_all_uses_with(written, later.__contains__)
+                views[written] = views[node]
+                views[node].append(written)
         views[node].append(node)
 
 

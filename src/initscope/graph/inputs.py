@@ -69,10 +69,10 @@ class Inputs:
     @cached_property
     def samples(self) -> int:
         """Number of samples."""
-        found = [len(tensor) for tensor, carries in zip(self.tensors(), self.batched, strict=True) if carries]
-        if not found:
+        lengths = [len(tensor) for tensor, carries in zip(self.tensors(), self.batched, strict=True) if carries]
+        if not lengths:
             raise InputError("the data holds no tensors with samples; give arrays, tensors, a Dataset or a DataLoader")
-        return found[0]
+        return lengths[0]
 
     def sample_tensors(self) -> list[Tensor]:
         """The tensors that carry samples."""
@@ -99,9 +99,9 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        own = str(error).partition("While executing %")[0].strip()  # what follows is torch.fx's
-        told = self._misfit(error) or f"{type(error).__name__}: {own}"
-        return InputError(f"the model fails on inputs of shape {shapes}: {told}")
+        message = str(error).partition("While executing %")[0].strip()  # what follows is torch.fx's
+        cause = self._misfit(error) or f"{type(error).__name__}: {message}"
+        return InputError(f"the model fails on inputs of shape {shapes}: {cause}")
 
     def refuse_misfits(self, model: nn.Module) -> None:
         """Raise if a layer refuses what reaches it; whatever else ``model`` may raise is left aside."""
@@ -167,18 +167,18 @@ def _what_would_fit(module: nn.Module, given: Tensor) -> str:
         return "put torch.nn.Flatten() before it"
     if isinstance(module, _ConvNd) and given.dim() == module.weight.dim() and given.shape[-1] == module.in_channels:
         order = ", ".join(str(axis) for axis in (0, given.dim() - 1, *range(1, given.dim() - 1)))
-        return f"channels come before places: give x.permute({order})"
+        return f"channels come before positions: give x.permute({order})"
     return "change the layer, or the shape of the data"
 
 
-def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelled: bool = False) -> Inputs:
+def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabeled: bool = False) -> Inputs:
     """Arguments for ``model`` from one batch of data.
 
-    A tensor is the first argument. Of a tuple or list, as data loaders yield, as many members are taken as ``forward``
-    requires (at least one): the rest are labels. A dict or named tuple whose keys are parameters of ``forward`` is
-    passed by name (labels and what ``forward`` does not know are left out), also to ``forward(*args, **kwargs)``; any
-    other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple for
-    ``forward(*args)`` is passed with all its members. ``unlabelled``: targets come from elsewhere, so that a tuple's
+    A tensor is the first argument. Of a tuple or list, as data loaders yield, the first members are taken, as many as
+    ``forward`` requires (at least one): the rest are labels. A dict or named tuple whose keys are parameters of
+    ``forward`` is passed by name (labels and what ``forward`` does not know are left out), also to ``forward(*args,
+    **kwargs)``; any other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple
+    for ``forward(*args)`` is passed with all its members. ``unlabeled``: targets come from elsewhere, so that a tuple's
     members are inputs, as many as ``forward`` takes, and so are labels in a dict, where ``forward`` knows them.
 
     Parameters
@@ -189,7 +189,7 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
         One batch.
     batch_args : str, int or sequence of them, optional
         Which arguments carry samples.
-    unlabelled : bool
+    unlabeled : bool
         Whether targets come from elsewhere.
 
     Returns
@@ -198,49 +198,49 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
     """
     if isinstance(item, Inputs):
         return item if batch_args is None else _said_to_carry(model, item, batch_args)
-    bound = _bound(model, item, everything=batch_args is not None, unlabelled=unlabelled)
+    bound = _bound(model, item, everything=batch_args is not None, unlabeled=unlabeled)
     return bound if batch_args is None else _said_to_carry(model, bound, batch_args)
 
 
-def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -> Inputs:
+def _bound(model: nn.Module, item: Any, *, everything: bool, unlabeled: bool) -> Inputs:
     """The arguments that an item of data is, by its type."""
     signature = Signature.of(model)
     fields = item._asdict() if hasattr(item, "_fields") else item
     if isinstance(fields, Mapping):
-        by_name = _by_name(signature, fields, unlabelled=unlabelled)
+        by_name = _by_name(signature, fields, unlabeled=unlabeled)
         if by_name is not None:
             return by_name
         if fields is item or len(signature.required) == 1:
             return Inputs((dict(item) if fields is item else item,))
     if isinstance(item, (list, tuple)):
-        return _by_position(model, signature, item, everything=everything, unlabelled=unlabelled)
+        return _by_position(model, signature, item, everything=everything, unlabeled=unlabeled)
     if not signature.required and signature.required_keywords:
         return Inputs((), {signature.required_keywords[0]: item})
     return Inputs((item,))
 
 
-def _by_name(signature: Signature, fields: Mapping[str, Any], *, unlabelled: bool) -> Inputs | None:
+def _by_name(signature: Signature, fields: Mapping[str, Any], *, unlabeled: bool) -> Inputs | None:
     """Arguments by name, without labels and what ``forward`` does not know; None where the keys are not its names.
 
-    Labels are passed where ``forward`` requires them, and where targets come from elsewhere (``unlabelled``).
+    Labels are passed where ``forward`` requires them, and where targets come from elsewhere (``unlabeled``).
     """
     if not signature.named and signature.any_name:
         return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
     required = {*signature.required, *signature.required_keywords}
     if not required <= set(fields) or signature.named.isdisjoint(fields):
         return None
-    labels = set() if unlabelled else set(_LABELS) - required
+    labels = set() if unlabeled else set(_LABELS) - required
     return Inputs((), {key: value for key, value in fields.items() if key in signature.named and key not in labels})
 
 
 def _by_position(
-    model: nn.Module, signature: Signature, item: Sequence[Any], *, everything: bool, unlabelled: bool
+    model: nn.Module, signature: Signature, item: Sequence[Any], *, everything: bool, unlabeled: bool
 ) -> Inputs:
-    """The first members of a tuple: as many as ``forward`` requires, or takes if none are labels (``unlabelled``)."""
+    """The first members of a tuple: as many as ``forward`` requires, or takes if none are labels (``unlabeled``)."""
     wanted = max(1, len(signature.required))
-    if (everything or unlabelled) and signature.any_position:
+    if (everything or unlabeled) and signature.any_position:
         wanted = len(item)
-    elif unlabelled:
+    elif unlabeled:
         wanted = max(wanted, min(len(item), signature.positions))
     if len(item) < wanted:
         raise InputError(
@@ -255,17 +255,19 @@ def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> I
     given = [batch_args] if isinstance(batch_args, (str, int)) else list(batch_args or ())
     wanted = [position_name(model, name) if isinstance(name, int) else name for name in given]
     names, tensors = inputs.names(model), inputs.tensors()
-    unknown = [name for name in wanted if not any(_is_part(one, name) for one in names)]
+    unknown = [name for name in wanted if not any(_is_part(known, name) for known in names)]
     if unknown or not wanted:
         raise InputError(f"batch_args = {batch_args!r}: no tensor is called so; there are {', '.join(names)}")
-    carries = tuple(any(_is_part(one, name) for name in wanted) for one in names)
+    carries = tuple(any(_is_part(known, name) for name in wanted) for known in names)
     lengths = {
         name: len(tensor) if tensor.dim() else 0
-        for name, tensor, own in zip(names, tensors, carries, strict=True)
-        if own
+        for name, tensor, carried in zip(names, tensors, carries, strict=True)
+        if carried
     }
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        raise InputError(f"batch_args = {batch_args!r}: these hold {lengths} samples; give all as many, at least one")
+        raise InputError(
+            f"batch_args = {batch_args!r}: these hold {lengths} samples; give all the same number, at least one"
+        )
     return replace(inputs, carries=carries)
 
 
@@ -289,6 +291,6 @@ def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
     lengths = {name: len(tensor) for name, tensor in named if tensor.dim()}
     if len(set(lengths.values())) > 1:
         raise InputError(
-            f"the inputs have different lengths {lengths}; give all as many samples or pairs, or say which carry them, "
-            f"the others being given whole to every call: batch_args={next(iter(lengths))!r}"
+            f"the inputs have different lengths {lengths}; give all the same number of samples or pairs, or say which "
+            f"carry them: batch_args={next(iter(lengths))!r}; the others are then given whole to every call"
         )

@@ -55,7 +55,7 @@ def couples_samples(model: nn.Module) -> bool:
 def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int]:
     """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise.
 
-    Behind the axis of the windows or frames that are folded into that of the samples.
+    After the axis of the windows or frames that are folded into that of the samples.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
     if samples is None:
         return axes
     for node in graph.nodes:
-        found = samples.found.get(node)
-        axis = None if found is None else found.get("")
+        by_name = samples.axes.get(node)
+        axis = None if by_name is None else by_name.get("")
         if axis is not None and axis.fold > 1 and axes[node] >= 0:
             axes[node] += 1
     return axes
@@ -104,5 +104,5 @@ def output_tensor(output: Any, samples: int) -> Tensor | None:
     Tensor or None
         ``[samples, ...]``.
     """
-    found = SampleAxes().tensor(None, output, samples)
-    return None if found is None else found[1]
+    with_axis = SampleAxes().tensor(None, output, samples)
+    return None if with_axis is None else with_axis[1]

@@ -66,4 +66,4 @@ def named_tensors(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
         items = list(vars(value).items())
     else:
         return []
-    return [found for key, item in items for found in named_tensors(item, f"{prefix}[{key}]")]
+    return [named for key, item in items for named in named_tensors(item, f"{prefix}[{key}]")]

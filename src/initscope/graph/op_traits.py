@@ -31,7 +31,7 @@ class _Settings:
     kwargs: dict[str, Any] | None = None
 
     def get(self, name: str, position: int, default: Any = None) -> Any:
-        """The argument of that name, or the one at a position behind the input."""
+        """The argument of that name, or the one at a position after the input."""
         if self.module is not None:
             return getattr(self.module, name, default)
         if self.kwargs and name in self.kwargs:
@@ -70,9 +70,9 @@ def role_of(op: nn.Module | type[nn.Module] | str, reads: int = 1) -> Role:
     if isinstance(op, str):
         return "activation" if called_activation(op) is not None else _role(OPS.get(op, _NOTHING), reads)
     kind = op if isinstance(op, type) else type(op)
-    found = module_op(kind)
-    if found is not None and not issubclass(kind, ActivationLayer):
-        return found.traits.role
+    known = module_op(kind)
+    if known is not None and not issubclass(kind, ActivationLayer):
+        return known.traits.role
     return "activation" if issubclass(kind, ActivationLayer) or activation_row(op) is not None else "other"
 
 
@@ -222,7 +222,7 @@ def _reduction(settings: _Settings, op: Op, reads: int) -> dict[str, Any]:
 
 
 def _windows(settings: _Settings, op: Op, reads: int) -> dict[str, Any]:
-    """Pooling over windows, of as many axes as the name of the module says."""
+    """Pooling over windows, with the number of axes that the name of the module gives."""
     kind = op.traits.pools.kind if op.traits.pools is not None else "other"
     name = op.name if settings.module is None else type(settings.module).__name__
     digits = [int(letter) for letter in name if letter.isdigit()]

@@ -54,18 +54,18 @@ def recurrent_layers(
 ) -> Generator[RecurrentLayer, tuple[Tensor, ...] | None, None]:
     """The layers one after the other, each by the same call with the weights of one layer.
 
-    What is sent back, unless None, takes the place of a layer's output.
+    A value that is sent back, unless None, replaces a layer's output.
     """
     values, state, weights, biases, layers, _, training, both_ways, batch_first = args
     states = state if isinstance(state, (tuple, list)) else (state,)
-    directions, each = 2 if both_ways else 1, len(weights) // layers
+    directions, per_layer = 2 if both_ways else 1, len(weights) // layers
     for index in range(layers):
-        own = list(weights[index * each : (index + 1) * each])
+        layer_weights = list(weights[index * per_layer : (index + 1) * per_layer])
         start = [part[index * directions : (index + 1) * directions] for part in states]
         given: Any = tuple(start) if isinstance(state, (tuple, list)) else start[0]
-        output = function(values, given, own, biases, 1, 0.0, training, both_ways, batch_first)
+        output = function(values, given, layer_weights, biases, 1, 0.0, training, both_ways, batch_first)
         name = function.__name__
-        gates = _gates(name, values, output[0], start[0], own, bool(batch_first), bool(biases), directions)
+        gates = _gates(name, values, output[0], start[0], layer_weights, bool(batch_first), bool(biases), directions)
         replaced = yield RecurrentLayer(
             index, values, output, gates, torch.tanh if name == "rnn_tanh" else torch.sigmoid
         )

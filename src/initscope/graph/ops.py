@@ -1,4 +1,4 @@
-"""The one table of what PyTorch's functions, methods and modules are: nobody outside of ``graph/`` compares names.
+"""The one table of what PyTorch's functions, methods and modules are; code outside of ``graph/`` compares no names.
 
 `OPS` has an entry for every function by its name (see `call_name`); `MODULES` says which function a module is. What
 depends on arguments (the axis of a softmax, the probability of dropout) is filled in by `initscope.graph.op_traits`.
@@ -123,7 +123,7 @@ _ops(
     role="movement",
     moves_values=True,
 )
-_ops("interpolate upsample grid_sample", moves_values=False)  # which may average neighbours
+_ops("interpolate upsample grid_sample", moves_values=False)  # which may average neighbors
 
 # Sums, products and quotients of one value and a constant, or of several values.
 _ops("add radd", role="scaling", several="merge", summand_signs=(1, 1))

@@ -22,7 +22,7 @@ Sides = tuple[Tensor, Tensor] | tuple[slice, slice]
 
 
 def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
-    """The places of both sides as slices, which need no gathering, where their samples stand one after the other.
+    """The indices of both sides as slices, which need no gathering, where their samples are consecutive.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
     -------
     tuple of slice, or ``sides``
     """
-    if not all(len(places) and bool((places.diff() == 1).all()) for places in sides):
+    if not all(len(indices) and bool((indices.diff() == 1).all()) for indices in sides):
         return sides
-    x, y = (slice(int(places[0]), int(places[-1]) + 1) for places in sides)
+    x, y = (slice(int(indices[0]), int(indices[-1]) + 1) for indices in sides)
     return x, y
 
 
@@ -89,7 +89,7 @@ def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
 
 def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The same for samples that stand anywhere and may be in several pairs."""
-    own = _joined(_block_norms(flat))
+    norms = _joined(_block_norms(flat))
     step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
     if step > 1:
         parts = [_block_norms(flat[x[k : k + step]].sub_(flat[y[k : k + step]])) for k in range(0, len(x), step)]
@@ -99,7 +99,7 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
         for i, j in zip(x.tolist(), y.tolist(), strict=True):
             torch.sub(flat[i], flat[j], out=difference[0])
             parts.append(_block_norms(difference))
-    return torch.stack([own[x], own[y], _joined(torch.cat(parts))])
+    return torch.stack([norms[x], norms[y], _joined(torch.cat(parts))])
 
 
 def row_norms(values: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ Reads = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Branch:
-    """One way between two neighbours of the main path.
+    """One path between two neighboring rows of the main path.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ def readers(reads: Reads) -> tuple[tuple[int, ...], ...]:
     >>> readers([(), (0,), (0, 1)])
     ((1, 2), (2,), ())
     """
-    found: list[list[int]] = [[] for _ in reads]
+    readers: list[list[int]] = [[] for _ in reads]
     for index, parents in enumerate(reads):
         for parent in dict.fromkeys(parents):
-            found[parent].append(index)
-    return tuple(map(tuple, found))
+            readers[parent].append(index)
+    return tuple(map(tuple, readers))
 
 
 def ancestors(reads: Reads, index: int) -> set[int]:
@@ -81,14 +81,14 @@ def ancestors(reads: Reads, index: int) -> set[int]:
     return seen
 
 
-def main_path(reads: Reads, starts: Iterable[int], output: int) -> tuple[int, ...]:
+def main_path(reads: Reads, sources: Iterable[int], output: int) -> tuple[int, ...]:
     """Return the rows that all ways from a start to the output lead through, in order.
 
     Parameters
     ----------
     reads : sequence of sequences of int
         For every row those that it reads.
-    starts : iterable of int
+    sources : iterable of int
         Rows where values enter.
     output : int
         The row that the model returns.
@@ -97,13 +97,13 @@ def main_path(reads: Reads, starts: Iterable[int], output: int) -> tuple[int, ..
     -------
     tuple of int
 
-    >>> main_path([(), (0,), (1,), (1, 2), (3,)], starts=[0], output=4)    # row 2 is a residual branch
+    >>> main_path([(), (0,), (1,), (1, 2), (3,)], sources=[0], output=4)    # row 2 is a residual branch
     (0, 1, 3, 4)
     """
-    found: set[int] = set()
-    for start in starts:
-        passed: dict[int, int] = {start: 1 << start}  # the rows on all ways, as bits
-        for index in range(start + 1, output + 1):
+    visited: set[int] = set()
+    for source in sources:
+        passed: dict[int, int] = {source: 1 << source}  # the rows on all ways, as bits
+        for index in range(source + 1, output + 1):
             before = [passed[parent] for parent in reads[index] if parent in passed]
             if before:
                 common = before[0]
@@ -111,13 +111,13 @@ def main_path(reads: Reads, starts: Iterable[int], output: int) -> tuple[int, ..
                     common &= other
                 passed[index] = common | 1 << index
         bits = passed.get(output, 0)
-        found.update(index for index in range(output + 1) if bits >> index & 1)
-        found.add(start)
-    return tuple(sorted(found))
+        visited.update(index for index in range(output + 1) if bits >> index & 1)
+        visited.add(source)
+    return tuple(sorted(visited))
 
 
 def branches(reads: Reads, path: Sequence[int]) -> tuple[Branch, ...]:
-    """Return the ways between neighbours of the main path, where there are several.
+    """Return the parallel paths between neighboring rows of the main path.
 
     Parameters
     ----------
@@ -133,12 +133,12 @@ def branches(reads: Reads, path: Sequence[int]) -> tuple[Branch, ...]:
     >>> branches([(), (0,), (1,), (1, 2), (3,)], (0, 1, 3, 4))
     (Branch(start=1, end=3, rows=()), Branch(start=1, end=3, rows=(2,)))
     """
-    found = []
+    branches = []
     for start, end in pairwise(path):
         parents = dict.fromkeys(reads[end])
         if len(parents) < 2:
             continue
         for parent in parents:
             on_way = {parent, *ancestors(reads, parent)}
-            found.append(Branch(start, end, tuple(row for row in sorted(on_way) if start < row < end)))
-    return tuple(found)
+            branches.append(Branch(start, end, tuple(row for row in sorted(on_way) if start < row < end)))
+    return tuple(branches)

@@ -1,4 +1,4 @@
-"""Random layers and random calls: which are known and can be off, and which can only be told of."""
+"""Random layers and random calls: which are known and can be turned off, and which can only be reported."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ def _is_random(kind: type) -> bool:
 
 def random_reason(names: Iterable[str]) -> str:
     """The note of a row that reads drawn numbers."""
-    return (
-        f"reads numbers that forward draws anew in each run ({', '.join(sorted(set(names)))}); they are not turned off"
-    )
+    calls = ", ".join(sorted(set(names)))
+    return f"reads random numbers that forward draws in each run ({calls}); they are not turned off"
 
 
 def random_notes(nodes: Iterable[fx.Node], rows: Iterable[fx.Node]) -> dict[Any, str]:
@@ -78,7 +77,7 @@ class without_dropout(AbstractContextManager[None]):
     Its kin are modules whose class is called after dropout, drop path, stochastic depth, drop block or drop connect,
     and masks drawn by ``bernoulli_`` with one probability: these become the probability, which the model divides by.
 
-    No generator: one that an interrupt has left behind would go on when it is collected, in the middle of other things.
+    No generator: after an interrupt it would only continue when it is collected, in the middle of other work.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from initscope.errors import InputError
 from initscope.graph.borrowing import at_leaving
 from initscope.graph.calls import OPERATORS
-from initscope.graph.fx_nodes import MADE_ANEW
+from initscope.graph.fx_nodes import CONSTANT_OPS
 from initscope.graph.in_place import overwritten
 from initscope.graph.inputs import Inputs, map_tensors, named_tensors
 from initscope.graph.node import Node, leaves, make_node, mapped_nodes
@@ -75,7 +75,7 @@ class Recording(TorchFunctionMode):
     """Runs a model and sees every call: of whole modules through global hooks, of functions through torch itself.
 
     The model gets no hook of its own. ``watch(name, args, kwargs, output)`` is called after each op, and what it
-    returns, unless None, takes the output's place.
+    returns, unless None, replaces the output.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Recording(TorchFunctionMode):
         self._data: Any = WeakIdKeyDictionary()  # the call that made a tensor, as long as the tensor lives
         self._drawn: Any = WeakIdKeyDictionary()  # names of the random calls that a tensor was made by
         self._before: Any = WeakIdKeyDictionary()  # constants as they were before data were written into them
-        self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
+        self._versions: Any = WeakIdKeyDictionary()  # to detect later writes into the tensor
 
     def run(self, inputs: Inputs) -> Any:
         """The model's output on ``inputs``."""
@@ -122,7 +122,7 @@ class Recording(TorchFunctionMode):
         def node_of(call: _Call) -> Node:
             if call not in nodes:
                 args, kwargs = (mapped_nodes(value, node_of, _Call) for value in (call.args, call.kwargs))
-                found = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, (Node, torch.Tensor))]
+                arguments = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, (Node, torch.Tensor))]
                 nodes[call] = make_node(
                     index[call] if call.row else -1,
                     call.name,
@@ -132,8 +132,8 @@ class Recording(TorchFunctionMode):
                     kwargs,
                     module=call.module,
                     path=call.path,
-                    inputs=tuple(dict.fromkeys(leaf for leaf in found if isinstance(leaf, Node))),
-                    weight_names=tuple(weights[id(leaf)] for leaf in found if id(leaf) in weights),
+                    inputs=tuple(dict.fromkeys(leaf for leaf in arguments if isinstance(leaf, Node))),
+                    weight_names=tuple(weights[id(leaf)] for leaf in arguments if id(leaf) in weights),
                     note=call.note,
                     output_shapes=call.output_shapes,
                 )
@@ -191,7 +191,7 @@ class Recording(TorchFunctionMode):
         made of parameters alone; nothing of what is made of constants is noted.
         """
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
-        made_of = [] if _name_of(func) in MADE_ANEW else [self._data[t] for t in tensors if t in self._data]
+        made_of = [] if _name_of(func) in CONSTANT_OPS else [self._data[t] for t in tensors if t in self._data]
         if made_of and _writes(func) and isinstance(args[0], torch.Tensor) and args[0] not in self._data:
             self._keep_constant(args[0])
         output = func(*args, **kwargs)
@@ -274,9 +274,9 @@ class Recording(TorchFunctionMode):
         if self.watch is not None:
             replaced = self.watch(name, args, kwargs, output)
             output = output if replaced is None else replaced
-        for one, tensor in _items(step, output):
-            self._keep(tensor, one)
-        for tensor in [one for one, version in self._versions.items() if one._version != version]:
+        for call, tensor in _items(step, output):
+            self._keep(tensor, call)
+        for tensor in [seen for seen, version in self._versions.items() if seen._version != version]:
             self._versions[tensor] = tensor._version
             name = self._function_name(overwritten.__name__)
             self._made(name, "call_function", overwritten, (tensor, output), {}, None, tensor)
@@ -307,22 +307,22 @@ def _refuse_vmap(output: Any) -> None:
 
 
 def tensor_shapes(output: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of an output, by place; nested and sparse ones have none."""
+    """Shapes of the tensors of an output, by their name inside it; nested and sparse ones have none."""
     tensors = named_tensors(output, "")
-    return {place: tuple(t.shape) for place, t in tensors if t.layout == torch.strided and not t.is_nested}
+    return {name: tuple(t.shape) for name, t in tensors if t.layout == torch.strided and not t.is_nested}
 
 
 def _items(step: _Call, output: Any) -> Iterator[tuple[_Call, torch.Tensor]]:
     """The tensors of an output; who reads one of several results reads an item of the call."""
     several = isinstance(output, (tuple, list)) and len(output) > 1  # torch names the items of its own tuples
     for index, item in enumerate(output) if several else ((0, output),):
-        one = _Call("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
+        call = _Call("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
         for _, tensor in named_tensors(item, ""):
-            yield one, tensor
+            yield call, tensor
 
 
 def _read_instead(step: _Call, tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Put other values in the place of a constant that a call, or one among its arguments, reads."""
+    """Replace a constant that a call, or one of its arguments, reads."""
 
     def put(value: Any) -> Any:
         if isinstance(value, _Call):

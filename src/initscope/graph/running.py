@@ -125,7 +125,7 @@ def run(
     inputs : Batch, Inputs or iterable of Batch
         What to run it on, one batch after the other.
     observers : sequence of Observer
-        Who looks.
+        The observers.
     axes : SampleAxes, optional
         Where the samples of each node are. None: found by running a few samples of the first batch.
     seen : GraphRun, optional
@@ -192,10 +192,10 @@ class _Running:
     def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         # The calls of observers are hidden from the modes that look for calls of the model, which would cost time.
         with torch._C.DisableTorchFunction():
-            found = self.seen.axes.tensor(node, output, self._batch)
-            if found is None:
+            with_axis = self.seen.axes.tensor(node, output, self._batch)
+            if with_axis is None:
                 return None
-            tensor, front, axis = found
+            tensor, front, axis = with_axis
             values = front.detach()
             self.seen.shapes[node] = tuple(values.shape[1:])
             self.seen.work += self._work_per_value[node] * values.numel()

@@ -27,7 +27,7 @@ _SAME = [0, 0, 0]  # as _MANY with another sample in the middle
 
 _T = TypeVar("_T")
 _Seen = dict[Node | None, dict[str, _T]]
-"""Something about every tensor of a run, by step and place."""
+"""A value for every tensor of a run, by step and by the tensor's name inside the step's output."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SampleAxis:
         object.__setattr__(self, "first", self.axis == 0 and self.fold == 1)
 
     def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
-        """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
+        """``tensor`` as ``[samples, ...]``, then folded entries; None if that axis has another length."""
         if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
         if self.first:
@@ -81,16 +81,16 @@ class SampleAxes:
     A step that was not seen, because the model left it out or failed, is taken to have its samples first.
     """
 
-    found: dict[Node | None, dict[str, SampleAxis | None]] = field(default_factory=dict)
+    axes: dict[Node | None, dict[str, SampleAxis | None]] = field(default_factory=dict)
 
-    def of(self, step: Node | None, place: str = "") -> SampleAxis | None:
+    def of(self, step: Node | None, name: str = "") -> SampleAxis | None:
         """Of one tensor in a step's output; None: it holds no samples, or mixes them."""
-        return self.found.get(step, {}).get(place, SampleAxis() if step not in self.found else None)
+        return self.axes.get(step, {}).get(name, SampleAxis() if step not in self.axes else None)
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
         """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
         if type(output) is Tensor and output.layout is torch.strided and not output.is_nested:
-            axes = self.found.get(step)
+            axes = self.axes.get(step)
             axis = _FIRST if axes is None else axes.get("")
             if axis is None or not output.is_floating_point() or output.numel() == 0:
                 return None
@@ -98,8 +98,8 @@ class SampleAxes:
                 return (output, output, axis) if output.shape and output.shape[0] == samples else None
             front = axis.to_front(output, samples)
             return None if front is None else (output, front, axis)
-        for place, tensor in _shaped(output):
-            axis = self.of(step, place)
+        for name, tensor in _shaped(output):
+            axis = self.of(step, name)
             if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
                 front = axis.to_front(tensor, samples)
                 if front is not None:
@@ -141,8 +141,8 @@ def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
     return SampleAxes(
         {
             step: {
-                place: _ordered(axis, entries, same.get(step, {}).get(place, _NOTHING)[1])
-                for place, (axis, entries) in tensors.items()
+                name: _ordered(axis, entries, same.get(step, {}).get(name, _NOTHING)[1])
+                for name, (axis, entries) in tensors.items()
             }
             for step, tensors in many.items()
         }
@@ -150,13 +150,13 @@ def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
 
 
 def _looked_at(graph: Graph, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]]:
-    """The axis that grows, and entries along it, of the tensors of two runs; of the second only where it tells more."""
+    """The axis that grows, and entries along it, of the tensors of two runs; of the second only where needed."""
     few, count = _recorded_shapes(graph)
     if not few:
-        few, count = _run(graph, inputs, _FEW, lambda step, place, tensor: tuple(tensor.shape)), len(_FEW)
+        few, count = _run(graph, inputs, _FEW, lambda step, name, tensor: tuple(tensor.shape)), len(_FEW)
 
-    def look(step: Node | None, place: str, tensor: Tensor) -> _Look:
-        axis = _grown(tuple(tensor.shape), few.get(step, {}).get(place), count)
+    def look(step: Node | None, name: str, tensor: Tensor) -> _Look:
+        axis = _grown(tuple(tensor.shape), few.get(step, {}).get(name), count)
         return axis, _along(tensor, axis)
 
     many = _run(graph, inputs, _MANY, look)
@@ -170,7 +170,7 @@ def _run(graph: Graph, inputs: Inputs, samples: list[int], note: Callable[[Node 
 
     def watch(step: Node | None, args: Any, kwargs: Any, output: Any) -> None:
         with torch._C.DisableTorchFunction():
-            seen[step] = {place: note(step, place, tensor) for place, tensor in _shaped(output)}
+            seen[step] = {name: note(step, name, tensor) for name, tensor in _shaped(output)}
 
     with FewUnits():
         output = graph.execute(inputs.pick([min(sample, inputs.samples - 1) for sample in samples]), watch)
@@ -197,7 +197,7 @@ def _recorded_shapes(graph: Graph) -> tuple[_Seen[tuple[int, ...]], int]:
 
 
 def _grown(many: tuple[int, ...], few: tuple[int, ...] | None, count: int) -> SampleAxis | None:
-    """The axis whose length tells the number of samples: of ``many`` three, of ``few`` ``count``."""
+    """The axis whose length depends on the number of samples: of ``many`` three, of ``few`` ``count``."""
     if few is None or len(many) != len(few):
         return None
     grown = [axis for axis, (a, b) in enumerate(zip(many, few, strict=True)) if a != b]
@@ -216,14 +216,20 @@ def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:
     return entries @ torch.linspace(1, 2, entries.shape[1], dtype=torch.float64, device=entries.device)
 
 
-def _ordered(axis: SampleAxis | None, one: Tensor | None, other: Tensor | None) -> SampleAxis | None:
+def _ordered(axis: SampleAxis | None, first: Tensor | None, second: Tensor | None) -> SampleAxis | None:
     """The axis with the order of its entries: those that changed with the middle sample are its own."""
-    if axis is None or one is None or other is None or one.shape != other.shape or len(one) != axis.fold * len(_MANY):
+    if (
+        axis is None
+        or first is None
+        or second is None
+        or first.shape != second.shape
+        or len(first) != axis.fold * len(_MANY)
+    ):
         return axis
-    changed = (one != other) & ~(one.isnan() & other.isnan())
-    place = torch.arange(len(one), device=one.device)
+    changed = (first != second) & ~(first.isnan() & second.isnan())
+    positions = torch.arange(len(first), device=first.device)
     for inner in range(axis.fold, 0, -1):
-        own = place // inner % len(_MANY) == 1
-        if axis.fold % inner == 0 and not bool((changed & ~own).any()):
+        of_sample = positions // inner % len(_MANY) == 1
+        if axis.fold % inner == 0 and not bool((changed & ~of_sample).any()):
             return SampleAxis(axis.axis, axis.fold, inner)
     return None

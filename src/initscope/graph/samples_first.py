@@ -82,8 +82,8 @@ def _spreads(other: Any, axes: int, graph: Graph) -> bool:
 
 def _after_module(module: nn.Module, axes: int) -> int | None:
     """Number of axes after a layer of torch that keeps the samples first, None where it may not."""
-    own = isinstance(module, ActivationLayer) or type(module).__module__.startswith("torch.nn.")
-    if not own or module._forward_hooks or module._forward_pre_hooks or axes < 2:
+    known = isinstance(module, ActivationLayer) or type(module).__module__.startswith("torch.nn.")
+    if not known or module._forward_hooks or module._forward_pre_hooks or axes < 2:
         return None
     if isinstance(module, (nn.Linear, nn.Identity, _DropoutNd)) or activation_row(module) is not None:
         return axes
@@ -99,5 +99,5 @@ def _after_module(module: nn.Module, axes: int) -> int | None:
 
 
 def _dimensions(kind: type[nn.Module]) -> int:
-    """Of the places of a convolution, pooling or batch norm: the number in its name; -1 if it has none."""
+    """The number of spatial axes of a convolution, pooling or batch norm, from its name; -1 if it has none."""
     return next((int(letter) for letter in kind.__name__ if letter.isdigit()), -1)

@@ -34,7 +34,8 @@ class SavedState:
     """Contents of modules, and of the tensors and containers that they hold, each once.
 
     Values of parameters are copied up to ``parameter_bytes`` in all; of the rest is known only whether they changed.
-    ``swap`` replaces other tensors by copies until `restore`. ``containers`` are dicts, lists or sets beside modules.
+    ``swap`` replaces other tensors by copies until `restore`. ``containers`` are dicts, lists or sets outside
+    of modules.
     """
 
     def __init__(
@@ -210,8 +211,8 @@ def _slots(kind: type) -> list[str]:
     """Names in the ``__slots__`` of a class of modules and its bases."""
     names: list[str] = []
     for base in kind.__mro__:
-        own = vars(base).get("__slots__", ())
-        names += [own] if isinstance(own, str) else own
+        slots = vars(base).get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
@@ -268,13 +269,13 @@ def _set_version(tensor: Tensor, version: int) -> None:
 
 
 def _can_be_replaced(tensor: Tensor) -> bool:
-    """Whether a copy can take the place of a tensor: it has dense memory of its own and is no result of a graph."""
+    """Whether a copy can replace a tensor: it has dense memory of its own and is no result of a graph."""
     plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested and not tensor.is_meta
     return plain and tensor.grad_fn is None and not tensor.is_inference()
 
 
 def _memory_of(tensor: Tensor) -> int:
-    """What tells whether two tensors share memory; each without any has its own."""
+    """A key that is equal for tensors that share memory; a tensor without memory has its own key."""
     if tensor.layout is not torch.strided or tensor.is_meta or not tensor.numel():
         return -id(tensor)
     return tensor.untyped_storage().data_ptr()
@@ -282,8 +283,8 @@ def _memory_of(tensor: Tensor) -> int:
 
 def _copy_of(tensor: Tensor) -> Tensor:
     """A copy with the same strides; what is expanded is copied once."""
-    own = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
-    copy = tensor.detach()[own].clone().expand(tensor.shape) if 0 in tensor.stride() else tensor.detach().clone()
+    stored = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+    copy = tensor.detach()[stored].clone().expand(tensor.shape) if 0 in tensor.stride() else tensor.detach().clone()
     return copy.requires_grad_(tensor.requires_grad)
 
 
@@ -291,7 +292,7 @@ class _CopyMemory:
     """Memory for copies in one piece, which the system is asked to give in large pages.
 
     Taken from the heap it would come page by page, which takes longer than the copying, and the outputs of the model,
-    which have their place there, would be driven to fresh pages too.
+    which stay there, would be driven to fresh pages too.
     """
 
     def __init__(self, size: int) -> None:
@@ -368,6 +369,6 @@ def _bytes(tensor: Tensor) -> Any:
 def _write(tensor: Tensor, values: Tensor) -> None:
     """Copy ``values``; of a tensor that is expanded, and refuses to be written, the part that has memory of its own."""
     if tensor.layout is torch.strided:
-        own = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
-        tensor, values = tensor[own], values[own]
+        stored = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+        tensor, values = tensor[stored], values[stored]
     tensor.copy_(values)

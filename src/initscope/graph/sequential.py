@@ -65,9 +65,9 @@ def _collect(
     if not outermost and is_leaf(module):
         layers.append(module)
         return True
-    own = vars(module)
-    plain = type(module).forward is nn.Sequential.forward and "forward" not in own
-    if not plain or (not outermost and any([own.get(name) for name in _HOOKS])):  # noqa: C419
+    attributes = vars(module)
+    plain = type(module).forward is nn.Sequential.forward and "forward" not in attributes
+    if not plain or (not outermost and any([attributes.get(name) for name in _HOOKS])):  # noqa: C419
         return False
     for child in module._modules.values():
         if child is None or not _collect(child, is_leaf, layers, outermost=False):

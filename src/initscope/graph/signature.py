@@ -44,10 +44,10 @@ def _parameters(model: nn.Module) -> list[inspect.Parameter]:
 
 def position_name(model: nn.Module, index: int) -> str:
     """Name of a positional argument: of its parameter, or as ``args[2]``."""
-    for place, parameter in enumerate(_parameters(model)):
+    for index_of_parameter, parameter in enumerate(_parameters(model)):
         if parameter.kind is parameter.VAR_POSITIONAL:
-            return f"{parameter.name}[{index - place}]"
-        if place == index and parameter.kind is not parameter.KEYWORD_ONLY:
+            return f"{parameter.name}[{index - index_of_parameter}]"
+        if index_of_parameter == index and parameter.kind is not parameter.KEYWORD_ONLY:
             return parameter.name
     return str(index)
 
@@ -63,7 +63,7 @@ class Signature:
     required, required_keywords : tuple of str
         Those without a default: by position or name, by name only.
     positions : int
-        How many can be given by position, beside ``*args``.
+        How many can be given by position, apart from ``*args``.
     any_position, any_name : bool
         Whether it takes ``*args``, ``**kwargs``.
     """

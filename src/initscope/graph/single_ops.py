@@ -112,8 +112,8 @@ def computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
 
 def has_own_forward(module: nn.Module) -> bool:
     """Whether a module has a ``forward`` that its class does not know, as patched modules have."""
-    own = vars(module)
-    return "forward" in own or "_conv_forward" in own
+    attributes = vars(module)
+    return "forward" in attributes or "_conv_forward" in attributes
 
 
 def class_computes_as(cls: type[nn.Module], kind: type[nn.Module]) -> bool:

@@ -1,6 +1,6 @@
 """Symbolic tracing with `torch.fx`: nothing is run; fails where ``forward`` asks for values.
 
-fx sees the calls of modules by putting functions of its own in the place of two methods of `nn.Module`, for the whole
+fx sees the calls of modules by replacing two methods of `nn.Module`, for the whole
 process. Here these functions do something only in the thread that traces, and interrupts wait until they are gone.
 """
 
@@ -133,7 +133,7 @@ class Traced:
 
     @cached_property
     def last_uses(self) -> dict[Node, list[Node]]:
-        """For every node those that nobody reads after it."""
+        """For every node those that no later node reads."""
         last = {parent: node for node in self.calls for parent in (*node.inputs, node)}
         returned = set(nodes_in(self.output))
         uses: dict[Node, list[Node]] = {node: [] for node in self.calls}
@@ -288,9 +288,9 @@ def execute_nodes(traced: Traced, root: nn.Module, inputs: Inputs, watch: NodeCa
 
 def nodes_in(value: Any) -> list[Node]:
     """Return the nodes in nested tuples, lists and dicts."""
-    found: list[Node] = []
-    mapped_nodes(value, found.append, Node)
-    return found
+    nodes: list[Node] = []
+    mapped_nodes(value, nodes.append, Node)
+    return nodes
 
 
 def _constant(traced: Traced, root: nn.Module, path: str) -> Any:

@@ -40,7 +40,7 @@ def trace(
         What the model will be called with (see `bind`): says which arguments are given and which keep their defaults,
         and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
     is_leaf : callable, optional
-        Says which modules stay whole, beside those that always do (`initscope.graph.stays_whole`).
+        Says which modules stay whole, in addition to those that always do (`initscope.graph.stays_whole`).
     recorded : int
         Of how many samples the run is recorded, where symbolic tracing fails.
     opened : bool
@@ -70,8 +70,8 @@ def trace(
         try:
             traced = sequential_trace(root, bound, whole) or symbolic_trace(root, bound, whole)
         except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
-            told = str(error).strip().partition("\n")[0].partition(". ")[0]  # what follows is torch's advice
-            reason = f"{type(error).__name__}: {told}"
+            message = str(error).strip().partition("\n")[0].partition(". ")[0]  # what follows is torch's advice
+            reason = f"{type(error).__name__}: {message}"
             if bound is None:
                 raise InputError(
                     f"{type(model).__name__} cannot be traced without an input ({reason}); give one to run it on"

@@ -1,6 +1,6 @@
-"""Weight laws: each fills the Linear and convolution layers of a model and states its covariance for prediction.
+"""Initializers: each fills the Linear and convolution layers of a model and states its covariance for prediction.
 
-``_base`` says what a law is, ``_scaled`` has the usual ones, ``_names`` what the command line calls them.
+``_base`` says what an initializer is, ``_scaled`` has the usual ones, ``_names`` what the command line calls them.
 
 >>> import torch
 >>> layer = ZeroSum().fill_(torch.nn.Conv2d(3, 8, 5), generator=torch.Generator().manual_seed(0))
@@ -8,7 +8,7 @@
 True
 """
 
-from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._base import Initializer, WeightDistribution
 from initscope.initializers._believability import Believability, believability
 from initscope.initializers._functions import (
     delta_orthogonal_,
@@ -21,15 +21,15 @@ from initscope.initializers._functions import (
 )
 from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._matrices import not_drawn
-from initscope.initializers._names import LAWS, AnyLaw, as_law, named
+from initscope.initializers._names import INITIALIZERS, AnyInitializer, as_initializer, named
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._present import Present
 from initscope.initializers._scaled import Gaussian, Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
 
 __all__ = [
-    "LAWS",
-    "AnyLaw",
+    "INITIALIZERS",
+    "AnyInitializer",
     "Believability",
     "DeltaOrthogonal",
     "Gaussian",
@@ -40,9 +40,9 @@ __all__ = [
     "LooksLinear",
     "Orthogonal",
     "Present",
-    "WeightLaw",
+    "WeightDistribution",
     "ZeroSum",
-    "as_law",
+    "as_initializer",
     "believability",
     "delta_orthogonal_",
     "glorot_",

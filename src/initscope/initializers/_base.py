@@ -1,4 +1,4 @@
-"""What a weight law is: it fills modules, and it states the covariance that prediction needs."""
+"""What an initializer is: it fills modules, and it states the covariance that prediction needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Initializer",
-    "WeightLaw",
+    "WeightDistribution",
     "check_takes",
     "drawn_parameters",
     "equal_parameters",
@@ -35,7 +35,7 @@ Name = Literal["weight", "bias"]
 
 
 @dataclass(frozen=True)
-class WeightLaw:
+class WeightDistribution:
     r"""Second moments of one layer's weights: all that a wide layer's covariance depends on.
 
     .. math:: k'_{xy} = n\,v\,(\langle k_{xy}\rangle - \lambda\,\langle m_x\rangle\langle m_y\rangle) + v_b
@@ -43,7 +43,7 @@ class WeightLaw:
     with n the fan-in, ⟨·⟩ the average over a filter's taps and channels, v = ``variance`` of a weight, λ = ``strength``
     of the mean removal, v_b = ``bias_variance``. With ``center`` only the center tap, number (k-1)//2 of each axis, has
     weights: ⟨·⟩ is the average over channels there, n their number. ``independent``: whether weights are independent
-    of each other, which the spread of a finite layer needs. ``note`` says what the law cannot express.
+    of each other, which the spread of a finite layer needs. ``note`` says what this description cannot express.
     """
 
     variance: float
@@ -56,7 +56,7 @@ class WeightLaw:
 
 @dataclass(frozen=True)
 class Initializer:
-    """A weight law for all weights of a model. Biases are zero unless given a variance."""
+    """An initializer for all weights of a model. Biases are zero unless given a variance."""
 
     bias_variance: float = 0.0
 
@@ -64,13 +64,18 @@ class Initializer:
         if not 0 <= self.bias_variance < math.inf:
             raise InputError(f"bias_variance = {self.bias_variance} must be finite and not negative")
 
-    def law(self, module: WeightLayer) -> WeightLaw:
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
         """Second moments of the weights that `fill_` would give ``module``."""
-        raise InputError(f"{type(self).__name__} states no law; override law(module) and draw(module, generator)")
+        raise InputError(
+            f"{type(self).__name__} states no distribution of weights; override weight_distribution(module) and "
+            "draw(module, generator)"
+        )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """A new weight for one layer, which keeps the one it has."""
-        raise InputError(f"{type(self).__name__} draws no weights; override law(module) and draw(module, generator)")
+        raise InputError(
+            f"{type(self).__name__} draws no weights; override weight_distribution(module) and draw(module, generator)"
+        )
 
     def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """A new bias for one layer that has one."""
@@ -82,14 +87,14 @@ class Initializer:
         return normal_like(module.bias, self.bias_variance, generator)
 
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
-        """Draw the weights of ``module`` and of all modules inside it anew, in place.
+        """Draw new weights for ``module`` and all modules inside it, in place.
 
         These are Linear and convolutions, the projections of attention, the gates of recurrent layers and the matrices
         that a module of one's own multiplies by. `initscope.initializers.not_drawn` lists what is left as it is.
         A parameter that several layers hold is one draw; layers that are copies of each other are drawn each by
-        itself, except by the present law, under which they stay equal.
+        itself, except by `Present`, under which they stay equal.
 
-        Where a weight is parametrised, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters become
+        Where a weight is parametrized, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters become
         those that give what was drawn; if there are none (spectral norm), `InputError` says so and nothing is written.
         """
         return fill_layers(
@@ -123,7 +128,7 @@ def fill_layers(
             if name in layer._parameters:
                 getattr(layer, name).copy_(values)
             else:
-                setattr(layer, name, values)  # the inverse of the parametrisation
+                setattr(layer, name, values)  # the inverse of the parametrization
     return model
 
 
@@ -135,7 +140,7 @@ def _drawn_matrix(
 
 
 def drawn_parameters(model: nn.Module) -> set[int]:
-    """The parameters, by ``id``, that a weight law draws."""
+    """The parameters, by ``id``, that an initializer draws."""
     held = [parameter for layer in weight_layers(model) for parameter in layer.parameters()]
     return {id(parameter) for parameter in [*held, *(p for matrix in matrices(model) for p in matrix.parameters)]}
 
@@ -144,18 +149,18 @@ def equal_parameters(model: nn.Module) -> dict[int, int]:
     """Of drawn parameters with the same values, as copied layers have: all but the first, with the first, by ``id``."""
     import torch
 
-    drawn, found = drawn_parameters(model), dict[int, int]()
+    drawn, representatives = drawn_parameters(model), dict[int, int]()
     groups: dict[tuple[torch.Size, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         if id(parameter) not in drawn or parameter.is_meta or parameter.dim() < 2 or parameter.numel() < 2:
             continue
         values = parameter.detach()
         alike = groups.setdefault((values.shape, float(values.sum(dtype=torch.float32))), [])
-        first = next((one for one in alike if torch.equal(one, values)), None)
+        first = next((candidate for candidate in alike if torch.equal(candidate, values)), None)
         if first is not None and not bool((values == values.flatten()[0]).all()):
-            found[id(parameter)] = id(first)
+            representatives[id(parameter)] = id(first)
         alike.append(parameter)
-    return found
+    return representatives
 
 
 def check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
@@ -180,9 +185,9 @@ def check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
         exact = False
     if not exact:
         raise InputError(
-            f"the {name} of a {kind.removeprefix('Parametrized')} is parametrised by "
-            f"{', '.join(type(step).__name__.lstrip('_') for step in trial)}, which cannot give what this law draws; "
-            f"call torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first, "
+            f"the {name} of a {kind.removeprefix('Parametrized')} is parametrized by "
+            f"{', '.join(type(step).__name__.lstrip('_') for step in trial)}, which cannot hold the weights of this "
+            f"initializer; call torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first, "
             "or measure the weights it has (draws=0)"
         )
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["AFTER_TRAINING", "Believability", "believability"]
 
 AFTER_TRAINING = "as after training"
-"""What verdicts say of filters that are aligned beyond chance: no law that is drawn does so."""
+"""How messages describe filters that are aligned more than random weights are."""
 _LIMIT = 4.0  # standard errors beyond which a deviation counts
-_EDGE_LIMIT = 6.0  # in units of the Tracy–Widom law, whose upper tail beyond this is below 1e-4
+_EDGE_LIMIT = 6.0  # in units of the Tracy–Widom distribution, whose upper tail beyond this is below 1e-4
 _ROWS, _COLUMNS = 256, 2048  # of the part of a large matrix that is looked at
 
 
@@ -39,14 +39,15 @@ class Believability(Result):
         0 for Gaussian, -1.2 for uniform weights.
     edge : float
         Largest eigenvalue of the Gram matrix, centered and scaled so that independent weights follow the Tracy–Widom
-        law (mean -1.2, standard deviation 1.3) [Johnstone2001]_: above the Marchenko–Pastur edge, something is aligned.
+        distribution (mean -1.2, standard deviation 1.3) [Johnstone2001]_: above the Marchenko–Pastur edge,
+        something is aligned.
     correlation_z : float
         Squared inner products of filters against what independent ones have, in standard errors; strongly negative for
         orthogonal weights.
     mirror : float
         Mean product of the weights of the first and the second half of the filters, or of their inputs, at unit
         variance: 0 for independent weights, -1 where one half mirrors the other, as by `LooksLinear`.
-    verdict : str
+    summary : str
         All this in words.
     """
 
@@ -57,7 +58,7 @@ class Believability(Result):
     edge: float
     correlation_z: float
     mirror: float
-    verdict: str
+    summary: str
 
 
 def believability(module: WeightLayer, *, among: int = 1) -> Believability:
@@ -69,13 +70,13 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
     variance 2p². Training aligns filters and raises both; orthogonal weights lower both. Of large matrices a part is
     looked at.
 
-    ``among`` so many layers, of which any may stray by chance, limits are wider: as rare for all of them together as
-    they are for one.
+    ``among`` is the number of layers that are judged together. Limits widen with it, so that a false alarm is as rare
+    for all layers together as for one.
 
     >>> import torch
     >>> layer = torch.nn.Linear(300, 200)
     >>> _ = torch.nn.init.normal_(layer.weight, generator=torch.Generator().manual_seed(0))
-    >>> believability(layer).verdict
+    >>> believability(layer).summary
     'independent Gaussian weights are believable'
     """
     import torch
@@ -105,19 +106,19 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
     elif correlation > limit:
         objections.append(f"filters are correlated, {AFTER_TRAINING}")
     elif correlation < -limit:
-        objections.append("filters are closer to orthogonal than chance gives, as by an orthogonal law")
-    verdict = _verdict(objections, distribution, kurtosis)
-    return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, mirror, verdict)
+        objections.append("filters are closer to orthogonal than chance gives, as from an orthogonal initializer")
+    summary = _summarize(objections, distribution, kurtosis)
+    return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, mirror, summary)
 
 
 def _distribution(kurtosis: float, slack: float) -> str:
-    """The law whose excess kurtosis lies within ``slack``: 0 of Gaussian weights, -1.2 of uniform ones."""
+    """The distribution whose excess kurtosis lies within ``slack``: 0 of Gaussian weights, -1.2 of uniform ones."""
     if abs(kurtosis) < slack:
         return "Gaussian"
     return "uniform" if abs(kurtosis + 1.2) < slack else "other"
 
 
-def _verdict(objections: list[str], distribution: str, kurtosis: float) -> str:
+def _summarize(objections: list[str], distribution: str, kurtosis: float) -> str:
     if objections:
         return "independent zero-mean weights are not believable: " + "; ".join(objections)
     if distribution == "other":
@@ -134,12 +135,12 @@ def _limits(layers: int) -> tuple[float, float]:
 
 def _mirror(matrix: torch.Tensor) -> float:
     """The lower of the mean products of both halves, of rows and of columns."""
-    found = [0.0]
+    correlations = [0.0]
     for side in (matrix, matrix.T):
         half = len(side) // 2
         if half:
-            found.append(float((side[:half] * side[half : 2 * half]).mean()))
-    return min(found)
+            correlations.append(float((side[:half] * side[half : 2 * half]).mean()))
+    return min(correlations)
 
 
 def _spectrum(matrix: torch.Tensor) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The weight laws as one-liners, in the manner of `torch.nn.init`: they fill a layer or a whole model in place."""
+"""The initializers as one-liners, in the manner of `torch.nn.init`: they fill a layer or a whole model in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrored orthogonal weights: a ReLU network that is linear at its start, and keeps angles however deep it is."""
+"""Mirrored orthogonal weights: a ReLU network that is linear at initialization and preserves angles at any depth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw, fill_layers, weight_layers
+from initscope.initializers._base import Initializer, WeightDistribution, fill_layers, weight_layers
 from initscope.initializers._orthogonal import _haar
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["LooksLinear"]
 
 @dataclass(frozen=True)
 class LooksLinear(Initializer):
-    r"""Orthogonal weights in mirrored pairs of units, so that the network is linear at its start [Balduzzi2017]_.
+    r"""Orthogonal weights in mirrored pairs of units, so that the network is linear at initialization [Balduzzi2017]_.
 
     Hidden units come in pairs, unit i of the first half with unit i of the second, that see the same with opposite
     signs. Since relu(u) - relu(-u) = u, the next layer takes differences and nothing of the ReLU is left:
@@ -45,8 +45,8 @@ class LooksLinear(Initializer):
       even channels, norms; ``slope`` makes it so for leaky ReLU. Max-pooling, concatenations and skips that carry an
       activation's output leave it linear in part: measure.
 
-    Units are not independent, so that no second moments of single layers foretell this law: `law` refuses, prediction
-    is not possible, measurement is.
+    Units are not independent, so that no second moments of single layers describe these weights:
+    `weight_distribution` refuses. Prediction is not possible; measurement is.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class LooksLinear(Initializer):
         if not -1 < self.slope < math.inf:
             raise InputError(f"slope = {self.slope} must be above -1 and finite; 0 is ReLU")
 
-    def law(self, module: WeightLayer) -> WeightLaw:
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
         """Refused: the covariance of one layer does not tell what mirrored layers do."""
         raise InputError(
             "LooksLinear has mirrored units, which are not independent: prediction from second moments would be wrong; "
@@ -85,7 +85,7 @@ class LooksLinear(Initializer):
         )
 
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
-        """Draw the weights of every Linear and convolution anew, in place, each after its place in the model."""
+        """Draw new weights for every Linear and convolution, in place, each by its position in the model."""
         sides = _sides(module, weight_layers(module))
 
         def draw(layer: WeightLayer) -> torch.Tensor:
@@ -142,13 +142,13 @@ def _outputs_first(module: WeightLayer, stored: torch.Tensor) -> torch.Tensor:
 
 
 def _taps(module: WeightLayer) -> tuple[slice, ...]:
-    """As many taps of each axis as the stride has steps, from the center on where they fit."""
-    found = []
+    """The central taps of each axis, at most as many as the stride has steps."""
+    taps = []
     for size, stride in zip(module.weight.shape[2:], getattr(module, "stride", ()), strict=True):
         count = min(size, stride)
         start = min((size - 1) // 2, size - count)
-        found.append(slice(start, start + count))
-    return tuple(found)
+        taps.append(slice(start, start + count))
+    return tuple(taps)
 
 
 def _keeping_mean_square(

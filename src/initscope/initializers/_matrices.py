@@ -60,12 +60,12 @@ class Matrix:
     def write(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         """New values."""
         self.weight().copy_(weight)
-        own = self.bias_values()
-        if own is not None and bias is not None:
-            own.copy_(bias)
+        present = self.bias_values()
+        if present is not None and bias is not None:
+            present.copy_(bias)
 
     def layer(self) -> nn.Linear:
-        """A Linear with these values, in a copy: what weight laws know."""
+        """A Linear with these values, in a copy: what initializers know."""
         import torch
 
         weight, bias = self.weight(), self.bias_values()
@@ -81,18 +81,18 @@ def matrices(model: nn.Module) -> list[Matrix]:
     from initscope.graph import WEIGHT_LAYERS, modules_of
 
     seen: set[int] = set()
-    found: list[Matrix] = []
+    collected: list[Matrix] = []
     for module in modules_of(model):
         if not module._parameters:
             continue
         if not isinstance(module, WEIGHT_LAYERS):
-            found += [matrix for matrix in _of_module(module) if id(matrix.parameters[0]) not in seen]
+            collected += [matrix for matrix in _of_module(module) if id(matrix.parameters[0]) not in seen]
         seen.update(map(id, module._parameters.values()))
-    return found
+    return collected
 
 
 def not_drawn(model: nn.Module) -> tuple[str, ...]:
-    """Names of the parameters with several axes that no weight law draws: embeddings, positions, unknown weights.
+    """Names of the parameters with several axes that no initializer draws: embeddings, positions, unknown weights.
 
     >>> import torch
     >>> not_drawn(torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 2), torch.nn.LSTM(2, 3)))
@@ -116,20 +116,20 @@ def _of_module(module: nn.Module) -> list[Matrix]:
         return _recurrent(module)
     if type(module).__module__.startswith("torch."):
         return []
-    own = {name: value for name, value in module._parameters.items() if value is not None}
-    wanted = {name: value for name, value in own.items() if value.dim() in (2, 3) and value.is_floating_point()}
+    parameters = {name: value for name, value in module._parameters.items() if value is not None}
+    wanted = {name: value for name, value in parameters.items() if value.dim() in (2, 3) and value.is_floating_point()}
     kind: Any = type(module)
     used = _products(kind) if wanted else {}
-    found = []
+    collected = []
     for name, value in wanted.items():
         if name not in used:
             continue
         parts: list[tuple[Any, ...]] = [()] if value.dim() == 2 else [(index,) for index in range(len(value))]
         outputs = value.shape[-1 if used[name] else -2]
-        bias = own.get("bias")
+        bias = parameters.get("bias")
         single = len(used) == 1 and value.dim() == 2 and bias is not None and tuple(bias.shape) == (outputs,)
-        found += [Matrix(module, name, part, used[name], "bias" if single else "") for part in parts]
-    return found
+        collected += [Matrix(module, name, part, used[name], "bias" if single else "") for part in parts]
+    return collected
 
 
 def _attention(module: nn.MultiheadAttention) -> list[Matrix]:
@@ -143,7 +143,7 @@ def _attention(module: nn.MultiheadAttention) -> list[Matrix]:
 
 def _recurrent(module: Any) -> list[Matrix]:
     """The matrices of every gate."""
-    found = []
+    collected = []
     for name, value in module._parameters.items():
         if value is None or not name.startswith("weight"):
             continue
@@ -151,14 +151,14 @@ def _recurrent(module: Any) -> list[Matrix]:
         rows = module.hidden_size if "_hr" not in name else len(value)
         parts = [(slice(start, start + rows),) for start in range(0, len(value), rows)]
         known = module._parameters.get(bias) is not None
-        found += [Matrix(module, name, part, bias=bias if known else "") for part in parts]
-    return found
+        collected += [Matrix(module, name, part, bias=bias if known else "") for part in parts]
+    return collected
 
 
 @lru_cache(maxsize=512)
 def _products(kind: Any) -> dict[str, bool]:
     """Attributes of a class that its methods multiply by, and whether they are stored inputs first."""
-    found: dict[str, bool] = {}
+    products: dict[str, bool] = {}
     for base in kind.__mro__:
         if base.__module__.startswith(("torch.", "builtins")):
             continue
@@ -170,8 +170,8 @@ def _products(kind: Any) -> dict[str, bool]:
             for factor, inputs_first in _factors(node):
                 name, turned = _attribute(factor)
                 if name:
-                    found.setdefault(name, inputs_first != turned)
-    return found
+                    products.setdefault(name, inputs_first != turned)
+    return products
 
 
 def _factors(node: ast.AST) -> list[tuple[ast.expr, bool]]:

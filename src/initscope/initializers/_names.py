@@ -1,4 +1,4 @@
-"""Weight laws by name, as the command line takes them. To add one, add a line to `LAWS`."""
+"""Initializers by name, as the command line takes them. To add one, add a line to `INITIALIZERS`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from initscope.initializers._present import Present
 from initscope.initializers._scaled import Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
 
-__all__ = ["LAWS", "AnyLaw", "as_law", "named"]
+__all__ = ["INITIALIZERS", "AnyInitializer", "as_initializer", "named"]
 
-LAWS: dict[str, Callable[[], Initializer]] = {
+INITIALIZERS: dict[str, Callable[[], Initializer]] = {
     "he": He,
     "he-fan-out": lambda: He(mode="fan_out"),
     "glorot": Glorot,
@@ -30,18 +30,20 @@ LAWS: dict[str, Callable[[], Initializer]] = {
 
 
 def named(name: str) -> Initializer:
-    """The weight law of that name, with options behind a colon if wanted, as in ``he:gain=1.5,bias_variance=0.05``.
+    """The initializer of that name, with options after a colon if wanted, as in ``he:gain=1.5,bias_variance=0.05``.
 
     >>> named("he-fan-out").mode
     'fan_out'
     >>> named("lecun:gain=1.2").gain
     1.2
     """
-    law, _, options = name.partition(":")
-    if law not in LAWS:
-        raise InputError(f"no weight law is called {law!r}{did_you_mean(law, LAWS)}; known: {', '.join(LAWS)}")
-    found = LAWS[law]()
-    known = [field.name for field in fields(found) if isinstance(getattr(found, field.name), float)]
+    kind, _, options = name.partition(":")
+    if kind not in INITIALIZERS:
+        raise InputError(
+            f"no initializer is called {kind!r}{did_you_mean(kind, INITIALIZERS)}; known: {', '.join(INITIALIZERS)}"
+        )
+    initializer = INITIALIZERS[kind]()
+    known = [field.name for field in fields(initializer) if isinstance(getattr(initializer, field.name), float)]
     values = {}
     for part in filter(None, options.split(",")):
         key, _, text = part.partition("=")
@@ -51,25 +53,27 @@ def named(name: str) -> Initializer:
             values[key] = math.nan
         if key not in known or not math.isfinite(values[key]):
             raise InputError(
-                f"weight law {name!r}: {part!r} is no option; {law} takes numbers for {', '.join(known)}, "
-                f"as in {law}:{known[0]}=0.1"
+                f"initializer {name!r}: {part!r} is no option; {kind} takes numbers for {', '.join(known)}, "
+                f"as in {kind}:{known[0]}=0.1"
             )
-    return replace(found, **values) if values else found
+    return replace(initializer, **values) if values else initializer
 
 
-AnyLaw = Initializer | type[Initializer] | str
-"""How a weight law may be given: ready, as a class whose defaults are taken, or by its name on the command line."""
+AnyInitializer = Initializer | type[Initializer] | str
+"""How an initializer may be given: ready, as a class whose defaults are taken, or by its name on the command line."""
 
 
-def as_law(law: AnyLaw | None) -> Initializer | None:
-    """The weight law that is meant; None stays None.
+def as_initializer(initializer: AnyInitializer | None) -> Initializer | None:
+    """The initializer that is meant; None stays None.
 
-    >>> as_law("he") == as_law(He) == He()
+    >>> as_initializer("he") == as_initializer(He) == He()
     True
     """
-    if isinstance(law, str):
-        return named(law)
-    made = law() if isinstance(law, type) else law
+    if isinstance(initializer, str):
+        return named(initializer)
+    made = initializer() if isinstance(initializer, type) else initializer
     if made is not None and not isinstance(made, Initializer):
-        raise InputError(f"{law!r} is no weight law; give initscope.initializers.He(), or a name: {', '.join(LAWS)}")
+        raise InputError(
+            f"{initializer!r} is no initializer; give initscope.initializers.He(), or a name: {', '.join(INITIALIZERS)}"
+        )
     return made

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._base import Initializer, WeightDistribution
 
 if TYPE_CHECKING:
     import torch
@@ -21,9 +21,10 @@ __all__ = ["DeltaOrthogonal", "Orthogonal"]
 class Orthogonal(Initializer):
     """Haar orthogonal weights times ``gain`` [Saxe2014]_: rows or columns, whichever are fewer, are orthonormal.
 
-    Each group's weights, flattened to (outputs) × (inputs · taps), are one such matrix; without groups this is the law
-    of ``torch.nn.init.orthogonal_``. Entries have variance gain²/max(outputs, inputs · taps), not gain²/fan-in, and are
-    uncorrelated; wide layers map angles as Gaussian weights do. They are not independent: no `cosine_sd` is predicted.
+    Each group's weights, flattened to (outputs) × (inputs · taps), are one such matrix; without groups this is the
+    distribution of ``torch.nn.init.orthogonal_``. Entries have variance gain²/max(outputs, inputs · taps), not
+    gain²/fan-in, and are uncorrelated; wide layers map angles as Gaussian weights do. They are not independent: no
+    `cosine_sd` is predicted.
     """
 
     gain: float = 1.0
@@ -33,11 +34,11 @@ class Orthogonal(Initializer):
         if not 0 < self.gain < math.inf:
             raise InputError(f"gain = {self.gain} must be positive and finite; √2 suits ReLU, 1 linear layers")
 
-    def law(self, module: WeightLayer) -> WeightLaw:
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
         """Uncorrelated weights of equal variance."""
         rows, columns = _matrix_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
-        return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note, independent=False)
+        return WeightDistribution(self.gain**2 / max(rows, columns), self.bias_variance, note=note, independent=False)
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group."""
@@ -58,11 +59,11 @@ class DeltaOrthogonal(Orthogonal):
     center tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
     """
 
-    def law(self, module: WeightLayer) -> WeightLaw:
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
         """Variance of the center tap's weights; ``center`` says that there are no others."""
         rows, channels = _center_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
-        return WeightLaw(
+        return WeightDistribution(
             self.gain**2 / max(rows, channels), self.bias_variance, center=True, note=note, independent=False
         )
 

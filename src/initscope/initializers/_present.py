@@ -1,4 +1,4 @@
-"""The law that a model's present weights suggest: zero-mean Gaussian with each layer's own variance."""
+"""The distribution that a model's present weights suggest: zero-mean Gaussian with each layer's own variance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw, equal_parameters, normal_like
+from initscope.initializers._base import Initializer, WeightDistribution, equal_parameters, normal_like
 
 if TYPE_CHECKING:
     import torch
@@ -25,13 +25,15 @@ _PART = 1 << 16  # weights looked at at once: in double precision they stay in t
 class Present(Initializer):
     """Zero-mean Gaussian weights with the variance that each layer's weights have now; biases likewise.
 
-    What ``initializer=None`` means. A weight mean beyond 4 standard errors is reported in the row's note, not modelled.
+    What ``initializer=None`` means. A weight mean beyond 4 standard errors is reported in the row's note, not modeled.
     """
 
-    def law(self, module: WeightLayer) -> WeightLaw:
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
         """Variance about the mean of the weights, mean square of the biases."""
         if module.weight.is_meta:
-            raise InputError("weights on the meta device have no values; give a law that needs none: initializer=He()")
+            raise InputError(
+                "weights on the meta device have no values; give an initializer that needs none: initializer=He()"
+            )
         weight = module.weight.detach()
         mean, variance = _mean_and_variance(weight)
         error = math.sqrt(variance / weight.numel())
@@ -43,15 +45,15 @@ class Present(Initializer):
             note = f"{what}: taken as zero-mean with that mean square"
         elif abs(mean) > 4 * error:
             distance = abs(mean) / error if error > 0 else math.inf
-            note = f"weights have mean {mean:.3g}, {distance:.0f} standard errors from 0: not modelled"
-        return WeightLaw(variance, self._bias_variance(module), note=note)
+            note = f"weights have mean {mean:.3g}, {distance:.0f} standard errors from 0: not modeled"
+        return WeightDistribution(variance, self._bias_variance(module), note=note)
 
     def _bias_variance(self, module: WeightLayer) -> float:
         present = 0.0 if module.bias is None else float(module.bias.detach().double().square().mean())
         return present + self.bias_variance
 
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
-        """Draw all weights anew; parameters that are equal now, as those of copied layers, are one draw."""
+        """Draw new weights; parameters that are equal now, as those of copied layers, are one draw."""
         import torch
 
         parameters = list(module.parameters())
@@ -65,7 +67,7 @@ class Present(Initializer):
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Gaussian weights of the present variance."""
-        return normal_like(module.weight, self.law(module).variance, generator)
+        return normal_like(module.weight, self.weight_distribution(module).variance, generator)
 
     def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Gaussian biases of the present mean square."""

@@ -1,4 +1,4 @@
-"""`redrawn`: the same model again and again, each time with weights drawn anew."""
+"""`redrawn`: the same model with new weights at every step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from initscope.initializers import Initializer
 __all__ = ["redrawn"]
 
 
-def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, seed: int) -> Iterator[Graph]:
+def redrawn(model: nn.Module, initializer: Initializer, draws: int, inputs: Inputs, *, seed: int) -> Iterator[Graph]:
     """The traced model with new weights, ``draws`` times, all in one copy, which is as the original before each draw.
 
     Parameters
     ----------
     model : nn.Module
         Not touched.
-    law : Initializer
+    initializer : Initializer
         Fills the copy.
     draws, seed : int
         Number of draws, and their seed.
@@ -39,5 +39,5 @@ def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, s
         with torch.no_grad():
             for ours, theirs in zip(copied.parameters(), model.parameters(), strict=True):
                 ours.copy_(theirs)
-        law.fill_(copied, generator=generator)
+        initializer.fill_(copied, generator=generator)
         yield traced

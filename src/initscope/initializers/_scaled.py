@@ -1,4 +1,4 @@
-"""Zero-mean laws with one variance per layer: He, Glorot, LeCun, and any given variance."""
+"""Zero-mean initializers with one variance per layer: He, Glorot, LeCun, and any given variance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw, fans, normal_like
+from initscope.initializers._base import Initializer, WeightDistribution, fans, normal_like
 
 if TYPE_CHECKING:
     import torch
@@ -33,10 +33,10 @@ class _ZeroMean(Initializer):
         """Variance of each weight of ``module``."""
         raise InputError(f"{type(self).__name__} states no variance; override variance_of(module)")
 
-    def law(self, module: WeightLayer) -> WeightLaw:
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
         """Independent weights of equal variance; uniform weights act like Gaussian ones for large fan-in only."""
         note = "uniform weights: exact for large fan-in" if self.distribution == "uniform" else ""
-        return WeightLaw(self.variance_of(module), self.bias_variance, note=note)
+        return WeightDistribution(self.variance_of(module), self.bias_variance, note=note)
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Each weight independently."""

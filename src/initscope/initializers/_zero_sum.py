@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._base import Initializer, WeightDistribution
 from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._orthogonal import DeltaOrthogonal
 from initscope.initializers._scaled import He
@@ -22,7 +22,7 @@ __all__ = ["ZeroSum"]
 
 @dataclass(frozen=True)
 class ZeroSum(Initializer):
-    r"""A base law whose filters are conditioned to sum to zero ([Nachum2022]_ section 4.2).
+    r"""A base initializer whose filters are conditioned to sum to zero ([Nachum2022]_ section 4.2).
 
     Of independent Gaussian weights the conditioning leaves :math:`w - \bar w`: the direction in which all taps and
     channels agree is removed, and with it the mean that makes ReLU outputs alike. ``strength`` λ between 0 and 1
@@ -31,9 +31,9 @@ class ZeroSum(Initializer):
     Parameters
     ----------
     base
-        The law before conditioning.
+        The initializer before conditioning.
     strength
-        1: sums are exactly zero; 0: the base law.
+        1: sums are exactly zero; 0: the base initializer.
     compensate
         Enlarge the weights by :math:`(1-\lambda/\pi)^{-1/2}`, what the removal takes from a ReLU layer's signal, so
         that norms stay constant in depth. Off by default: the conditioning as the paper has it.
@@ -47,7 +47,7 @@ class ZeroSum(Initializer):
         super().__post_init__()
         if not 0 <= self.strength <= 1:
             raise InputError(
-                f"strength = {self.strength} must lie in [0, 1]: 0 is the base law, 1 sums of exactly zero"
+                f"strength = {self.strength} must lie in [0, 1]: 0 is the base initializer, 1 sums of exactly zero"
             )
         if isinstance(self.base, DeltaOrthogonal):
             raise InputError(
@@ -60,9 +60,9 @@ class ZeroSum(Initializer):
     def _factor(self) -> float:
         return 1 / (1 - self.strength / math.pi) if self.compensate else 1.0
 
-    def law(self, module: WeightLayer) -> WeightLaw:
-        """The base law with its mean direction weakened by ``strength``, beyond what the base itself has removed."""
-        base = self.base.law(module)
+    def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
+        """The base distribution with its mean direction weakened by ``strength``, in addition to the base itself."""
+        base = self.base.weight_distribution(module)
         return replace(
             base,
             variance=base.variance * self._factor,
@@ -72,7 +72,7 @@ class ZeroSum(Initializer):
         )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """Draw from the base law, then take (part of) each filter's mean away."""
+        """Draw from the base initializer, then take (part of) each filter's mean away."""
         weight = self.base.draw(module, generator)
         filters = _filters(module, weight)
         mean = filters.mean(dim=(1, 3), keepdim=True)
@@ -80,7 +80,7 @@ class ZeroSum(Initializer):
         return weight
 
     def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """Biases of this law's own variance or, if that is zero, those of the base law."""
+        """Biases of this initializer's variance or, if that is zero, those of the base initializer."""
         return super().draw_bias(module, generator) if self.bias_variance else self.base.draw_bias(module, generator)
 
 

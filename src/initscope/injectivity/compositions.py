@@ -20,6 +20,8 @@ __all__ = ["Sector", "deep_collision", "deep_sectors"]
 Floats = npt.NDArray[np.float64]
 _SMALL = 1e-11
 """Relative squared singular value below which a value counts as zero."""
+_ROUNDING = 1e-14
+"""Rounding of a determinant of four unit vectors, generously."""
 _THIN = 1e-13
 """Angle below which a sector is a ray."""
 
@@ -59,6 +61,8 @@ def _split(sector: Sector, rows: Floats) -> list[Sector]:
     """Return the parts of a sector on which no row changes sign, with their maps after ReLU."""
     start, stop = rows @ sector.first, rows @ sector.last
     cuts = np.flatnonzero(start * stop < 0)
+    if not len(cuts):
+        return [Sector(*sector[:2], np.where((start + stop > 0)[:, None], rows, 0.0))]
     # In a sector below 180° a row vanishes at most once, at |stop| first + |start| last.
     rays = np.abs(stop[cuts, None]) * sector.first + np.abs(start[cuts, None]) * sector.last
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)
@@ -111,25 +115,50 @@ def deep_collision(layers: Sequence[Any]) -> tuple[Floats, Floats] | None:
     (True, False)
     """
     sectors = deep_sectors(layers)
-    for sector in sorted(sectors, key=lambda sector: -_cross(sector.first, sector.last)):  # widest first
-        values, vectors = np.linalg.eigh(sector.matrix.T @ sector.matrix)
-        if values[0] <= _SMALL * max(values[1], 1e-300):
-            return _collapsed_pair(sector, vectors[:, 0])
+    widest = sorted(sectors, key=lambda sector: -_cross(sector.first, sector.last))
+    matrices = np.stack([sector.matrix for sector in widest])
+    values, vectors = np.linalg.eigh(matrices.transpose(0, 2, 1) @ matrices)
+    collapsed = np.flatnonzero(values[:, 0] <= _SMALL * np.maximum(values[:, 1], 1e-300))
+    if len(collapsed):
+        return _collapsed_pair(widest[collapsed[0]], vectors[collapsed[0]][:, 0])
     sides = np.stack([np.stack(sector.images, axis=1) for sector in sectors])
     sides = sides / np.linalg.norm(sides, axis=1, keepdims=True)
-    left, right = np.triu_indices(len(sectors), 1)
-    both = np.concatenate([sides[left], -sides[right]], axis=2)
-    values, vectors = np.linalg.eigh(both.transpose(0, 2, 1) @ both)
-    for pair in np.flatnonzero(values[:, 0] <= _SMALL):
-        i, j = int(left[pair]), int(right[pair])
-        adjacent = j - i == 1 or (i == 0 and j == len(sectors) - 1)
-        planes = int(np.sum(values[pair] <= _SMALL))
-        if planes == 1 and adjacent:
-            continue  # the ray they share as inputs
-        inputs = _shared(sectors[i], sectors[j]) if planes > 1 else _mixed(sectors[i], sectors[j], vectors[pair][:, 0])
+    left, right, grams = _near_pairs(sides)
+    values, vectors = np.linalg.eigh(grams)
+    planes = np.sum(values <= _SMALL, axis=1)
+    adjacent = (right - left == 1) | ((left == 0) & (right == len(sectors) - 1))  # they share a ray as inputs
+    outside = ~_have_one_sign(vectors[:, :, 0])
+    for pair in np.flatnonzero((planes > 1) | ((planes == 1) & ~adjacent & ~outside)):
+        here, there = sectors[left[pair]], sectors[right[pair]]
+        inputs = _shared(here, there) if planes[pair] > 1 else _mixed(here, there, vectors[pair][:, 0])
         if inputs is not None:
             return inputs
     return None
+
+
+def _near_pairs(sides: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Floats]:
+    """Return the pairs of planes that may share a ray, and the Gram matrices of the unit vectors that span each pair.
+
+    The least eigenvalue of a Gram matrix is at least 1 / trace of the inverse, which is its determinant over the sum of
+    its principal minors of order 3: only pairs for which that is at most `_SMALL` need their eigenvalues.
+    """
+    left, right = np.triu_indices(len(sides), 1)
+    first, last = sides[:, :, 0], sides[:, :, 1]
+    angle = np.einsum("ni,ni->n", first, last)
+    # The matrix is [[1, a, p, q], [a, 1, r, s], [p, r, 1, b], [q, s, b, 1]].
+    p, q, r, s = (-(here @ there.T)[left, right] for here in (first, last) for there in (first, last))
+    a, b = angle[left], angle[right]
+    squares = p * p + q * q + r * r + s * s
+    threes = a * (p * r + q * s) + b * (p * q + r * s)
+    fours = (p * s - q * r) ** 2 - 2 * a * b * (p * s + q * r)
+    determinant = (1 - a * a) * (1 - b * b) - squares + 2 * threes + fours
+    minors = 4 - 2 * (a * a + b * b + squares) + 2 * threes
+    near = np.flatnonzero(determinant <= _SMALL * minors + _ROUNDING)
+    grams = np.empty((len(near), 4, 4))
+    grams[:, range(4), range(4)] = 1.0
+    for (i, j), entries in zip([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], (a, p, q, r, s, b), strict=True):
+        grams[:, i, j] = grams[:, j, i] = entries[near]
+    return left[near], right[near], grams
 
 
 def _collapsed_pair(sector: Sector, direction: Floats) -> tuple[Floats, Floats]:
@@ -139,12 +168,17 @@ def _collapsed_pair(sector: Sector, direction: Floats) -> tuple[Floats, Floats]:
     return middle + step * direction, middle - step * direction
 
 
+def _have_one_sign(weights: Floats) -> npt.NDArray[np.bool_]:
+    """Return whether the weights of each row have one sign, up to rounding."""
+    sign = np.where(weights.sum(axis=-1) < 0, -1.0, 1.0)
+    result: npt.NDArray[np.bool_] = np.min(sign[..., None] * weights, axis=-1) >= -1e-9
+    return result
+
+
 def _mixed(left: Sector, right: Sector, weights: Floats) -> tuple[Floats, Floats] | None:
-    """Return inputs of two sectors with equal images: positive combinations, by ``weights``, of their sides."""
+    """Return inputs of two sectors with equal images: combinations of their sides by ``weights`` of one sign."""
     if weights.sum() < 0:
         weights = -weights
-    if weights.min() < -1e-9:
-        return None
     inputs = []
     for sector, (a, b) in ((left, weights[:2]), (right, weights[2:])):
         first, last = (np.linalg.norm(image) for image in sector.images)

@@ -14,11 +14,13 @@ from torch import nn
 
 from initscope._utils.progress import interrupted, kept_if_interrupted, stage
 from initscope.data import ImageSet
+from initscope.data.checks import check_set
+from initscope.data.sources import as_data
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
 from initscope.graph.borrowing import borrowed, runnable
-from initscope.initializers import AnyLaw, Initializer, as_law, believability
+from initscope.initializers import AnyInitializer, Initializer, as_initializer, believability
 from initscope.inspection._checks import Check, Thresholds, reinitialized, selected
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.evidence import Evidence
@@ -32,6 +34,7 @@ from initscope.inspection.provenance import provenance_of
 from initscope.inspection.report import NOT_ASKED, Report
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
+from initscope.models import load_model
 from initscope.propagate import predict
 
 __all__ = ["WeightsNotFinite", "inspect"]
@@ -48,7 +51,7 @@ class WeightsNotFinite(InputError):
 
 
 def inspect(
-    model: nn.Module,
+    model: nn.Module | str,
     data: Any,
     *,
     targets: Any = None,
@@ -59,7 +62,7 @@ def inspect(
     pairs: int = 256,
     draws: int = 0,
     seed: int = 0,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     gradients: bool = True,
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
@@ -74,10 +77,12 @@ def inspect(
 
     Parameters
     ----------
-    model : torch.nn.Module
-        Any model; left as found, also after an exception.
+    model : torch.nn.Module or str
+        Any model; left as found, also after an exception. Or what the command line takes: an architecture string,
+        ``file.py:factory``, ``hf:NAME``, ``timm:NAME``.
     data
-        Tensor, array, `initscope.data` set, Dataset, DataLoader, tuple or dict of inputs.
+        Tensor, array, Dataset, DataLoader, tuple or dict of inputs; or anything that `initscope.data.load` takes: a
+        name such as ``"digits"``, a path, a table of pandas, polars or pyarrow, a data set of Hugging Face.
     pairs : int
         Pairs of samples whose angles, norms and gradients are recorded.
     draws : int
@@ -130,11 +135,17 @@ def inspect(
     >>> "vanishing" in {finding.name for finding in report.findings}
     True
     """
-    model, law, wanted_checks = runnable(model), as_law(initializer), selected(select, ignore)
+    data = as_data(data)
+    if isinstance(model, str):
+        model = load_model(model, input_shape=data.shape if isinstance(data, ImageSet) else None, seed=seed)
+    model, law, wanted_checks = runnable(model), as_initializer(initializer), selected(select, ignore)
     if loss is not None and not callable(loss):
         wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
         raise InputError(f"loss = {loss!r} must be {wanted}")
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
+    if isinstance(data, ImageSet):
+        check_set(data)
+        targets = data.targets if targets is None else targets
     if targets is None and loss is None and isinstance(data, ImageSet) and _has_classes(data):
         targets, classes = data.labels, len(data.class_names)
     with borrowed(model):  # also while weights are read, which some parametrizations compute anew
@@ -256,7 +267,7 @@ def _unbelievable(model: nn.Module) -> dict[str, str]:
     # weights that a parametrisation computes may be NaN where its parameters are not: a verdict tells
     layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
-    return {name: f"weights: {found.verdict}" for name, found in judged.items() if not found.believable}
+    return {name: f"weights: {found.summary}" for name, found in judged.items() if not found.believable}
 
 
 def _has_classes(data: ImageSet) -> bool:

@@ -111,6 +111,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "deviating": _deviating(report, pictures),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
+        "data_overview": "" if pictures.data is None else pictures.data.section(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
 

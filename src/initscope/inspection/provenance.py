@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from initscope.data import ImageSet, Overview, overview
 from initscope.geometry import Floats
 from initscope.graph import Inputs
+from initscope.inspection.inputs import all_targets
 from initscope.inspection.spending import multiplications
 from initscope.measurement.observation import Observation
 from initscope.rendering.page import versions
@@ -19,6 +22,8 @@ from initscope.results import Result
 
 __all__ = ["Pictures", "Provenance", "provenance_of"]
 
+_OVERVIEW_VALUES = 1 << 25
+"""Values of the samples in the overview of the data, which bounds its time."""
 _SHORT_NUMBERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -97,22 +102,40 @@ def provenance_of(model: nn.Module, seen: Observation, seed: int) -> Provenance:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pairs of images: a ``sample`` of them, and some by their number; empty where samples are no images."""
+    """What the page shows of the samples: an overview of the ``data``, a ``sample`` of the pairs and some by number.
+
+    Pairs are empty where samples are no images; there is no overview if the model takes several inputs.
+    """
 
     sample: tuple[Thumbnail, ...] = ()
     of_pair: dict[int, Thumbnail] = field(default_factory=dict)
+    data: Overview | None = None
 
     @classmethod
     def of(cls, seen: Observation, angle: Floats, pairs: list[int]) -> Pictures:
         """The images of an observation; ``angle [rows, pairs]`` are the angles of the sample."""
         if getattr(seen.x, "ndim", 0) != 4:
-            return cls()
+            return cls(data=_overview(seen))
         return cls(
             tuple(thumbnails(seen.x, seen.y, angles=angle)),
             {pair: picture for pair in pairs if (picture := _one(seen.x, seen.y, seen.angle, pair)) is not None},
+            _overview(seen),
         )
 
 
 def _one(x: Any, y: Any, angle: Floats, pair: int) -> Thumbnail | None:
     one = slice(pair, pair + 1)
     return next(iter(thumbnails(x[one].cpu(), y[one].cpu(), angles=angle[:, one], count=1)), None)
+
+
+def _overview(seen: Observation) -> Overview | None:
+    """The overview of the samples in the pairs."""
+    if not isinstance(seen.x, Tensor) or seen.x.dim() < 2 or seen.x.is_complex():
+        return None
+    samples = torch.cat([seen.x, seen.y]).detach().cpu()
+    samples = samples.float() if samples.is_floating_point() or samples.dim() > 2 else samples.long()
+    answers, labels = all_targets(seen), None
+    if isinstance(answers, Tensor) and answers.shape == samples.shape[:1] and not answers.is_floating_point():
+        labels = answers.detach().cpu().numpy()
+    data = ImageSet(samples.numpy(), labels, name="samples of the pairs")
+    return overview(data.spread(max(2, _OVERVIEW_VALUES // max(1, samples[0].numel()))))

@@ -62,7 +62,7 @@ class AttentionObserver(Observer):
 
     def __init__(self, graph: Graph) -> None:
         self._rows = graph.nodes
-        self._found: dict[str, dict[Node, list[float]]] = {name: {} for name in self.names}
+        self._values: dict[str, dict[Node, list[float]]] = {name: {} for name in self.names}
         products = [node for node in graph.nodes if node.traits.equation]
         self._keys = {softmax: axis for node in products for softmax, axis in _summed_by_einsum(graph, node)}
 
@@ -91,15 +91,15 @@ class AttentionObserver(Observer):
         several = allowed > 1
         if bool(several.any()):
             share = entropy[several] / allowed[several].float().log()
-            self._found["attention_entropy"].setdefault(node, []).append(float(share.mean()))
-        self._found["attention_sum"].setdefault(node, []).append(float((weights.sum(dim=-1) - 1).abs().max()) + 1)
+            self._values["attention_entropy"].setdefault(node, []).append(float(share.mean()))
+        self._values["attention_sum"].setdefault(node, []).append(float((weights.sum(dim=-1) - 1).abs().max()) + 1)
         if square and weights.shape[-1] == weights.shape[-2] > 2:
-            own = float(weights.diagonal(dim1=-2, dim2=-1).amax())
-            self._found["attention_self"].setdefault(node, []).append(own)
+            largest = float(weights.diagonal(dim1=-2, dim2=-1).amax())
+            self._values["attention_self"].setdefault(node, []).append(largest)
 
     def columns(self) -> dict[str, Floats]:
         """The three, ``[rows]`` each; sums are 1 plus the largest deviation from it."""
-        return {name: _column(self._rows, found) for name, found in self._found.items()}
+        return {name: _column(self._rows, values) for name, values in self._values.items()}
 
 
 def _summed_by_einsum(graph: Graph, node: Node) -> Iterator[tuple[Node, int]]:
@@ -108,8 +108,8 @@ def _summed_by_einsum(graph: Graph, node: Node) -> Iterator[tuple[Node, int]]:
     if not arrow:
         return
     factors = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], (tuple, list)) else node.args[1:]
-    for place, (term, factor) in enumerate(zip(terms.split(","), factors, strict=False)):
-        others = "".join(other for index, other in enumerate(terms.split(",")) if index != place)
+    for position, (term, factor) in enumerate(zip(terms.split(","), factors, strict=False)):
+        others = "".join(other for index, other in enumerate(terms.split(",")) if index != position)
         axes = [index - len(term) for index, name in enumerate(term) if name in others and name not in result]
         made_by = factor
         while isinstance(made_by, Node) and made_by.row and made_by.traits.drops:
@@ -118,8 +118,8 @@ def _summed_by_einsum(graph: Graph, node: Node) -> Iterator[tuple[Node, int]]:
             yield made_by, axes[0]
 
 
-def _column(nodes: tuple[Node, ...], found: dict[Node, list[float]]) -> Floats:
-    return np.array([np.mean(found[node]) if node in found else math.nan for node in nodes])
+def _column(nodes: tuple[Node, ...], values: dict[Node, list[float]]) -> Floats:
+    return np.array([np.mean(values[node]) if node in values else math.nan for node in nodes])
 
 
 @torch.no_grad()

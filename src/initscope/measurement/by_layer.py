@@ -151,21 +151,21 @@ def _recorded(model: nn.Module, inputs: Tensor, observer: _NodeObserver) -> list
             parts = -(-len(inputs) // size)
             # Spread over the data, which may be sorted: the first part gives the center, if none is given.
             run(graph, (Batch(bind(model, inputs[part::parts])) for part in range(parts)), [observer])
-    return [(node.name, node.kind, observer.found.get(node)) for node in graph.nodes]
+    return [(node.name, node.kind, observer.values.get(node)) for node in graph.nodes]
 
 
 class _NodeObserver(Observer):
     """Something of every node's values."""
 
     def __init__(self) -> None:
-        self.found: dict[Node, Any] = {}
+        self.values: dict[Node, Any] = {}
 
 
 class _SumObserver(_NodeObserver):
     def see(self, node: Node, values: Tensor) -> None:
         """Add a batch."""
         total = values.reshape(len(values), -1).double().sum(dim=0).cpu().numpy()
-        self.found[node] = total if node not in self.found else self.found[node] + total
+        self.values[node] = total if node not in self.values else self.values[node] + total
 
 
 class _WidthObserver(_NodeObserver):
@@ -176,10 +176,10 @@ class _WidthObserver(_NodeObserver):
         self._draws, self._seed, self._centers = draws, seed, centers
 
     def see(self, node: Node, values: Tensor) -> None:
-        """Take a batch in; the directions, as many numbers as the layer has, are not kept."""
-        if node not in self.found:
+        """Add a batch. The directions, which have the size of the layer, are not stored."""
+        if node not in self.values:
             center = self._centers[node.index] if self._centers else None
-            self.found[node] = RunningWidth(self._draws, self._seed, center)
-        running = self.found[node]
+            self.values[node] = RunningWidth(self._draws, self._seed, center)
+        running = self.values[node]
         running.add(values.reshape(len(values), -1))
         running.forget()

@@ -1,4 +1,4 @@
-"""`with_an_end`: iterators of batches that never end are told, not waited for."""
+"""`with_an_end`: refuse iterators of batches that never end, instead of waiting for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-r"""What one draw of the weights tells about the spread of all draws: where filters are independent, they are a sample.
+r"""Estimate the spread over all draws of the weights from one draw: independent filters are a sample.
 
-Behind the first weights, the outputs of different filters are independent given the inputs, so that the jackknife
+After the first weights, the outputs of different filters are independent given the inputs, so that the jackknife
 over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
 (no orthogonal or mirrored weights) and enough of them: of fewer than `LEAST_FILTERS` the spread is too uncertain.
 """
@@ -26,12 +26,12 @@ LEAST_FILTERS = 16
 With 16 filters and cosines near 1 after ReLU (.95) it is too large by 30 %, with 32 by 10 %."""
 
 
-def independent_filters(graph: Graph, law: Initializer | None) -> dict[Node, int]:
+def independent_filters(graph: Graph, initializer: Initializer | None) -> dict[Node, int]:
     """Steps whose channels are independent filters of the first weights, with that layer's number of groups.
 
-    ``law`` is that of the weights; None: the weights the model has, which must look like independent draws.
+    ``initializer`` draws the weights; None: the weights the model has, which must look like independent draws.
     """
-    found: dict[Node, int] = {}
+    groups: dict[Node, int] = {}
     depth: dict[Node, int] = {}
     for node in graph.nodes:
         parents = node.inputs
@@ -39,20 +39,24 @@ def independent_filters(graph: Graph, law: Initializer | None) -> dict[Node, int
         module = node.module
         if module is not None and weight_layers(module):  # attention holds some, and stays whole
             depth[node] += 1
-            if depth[node] == 1 and is_weight_layer(module) and _independent(module, law):
-                found[node] = getattr(module, "groups", 1)
-        elif node.role == "activation" and len(parents) == 1 and parents[0] in found:
-            found[node] = found[parents[0]]
-    return found
+            if depth[node] == 1 and is_weight_layer(module) and _independent(module, initializer):
+                groups[node] = getattr(module, "groups", 1)
+        elif node.role == "activation" and len(parents) == 1 and parents[0] in groups:
+            groups[node] = groups[parents[0]]
+    return groups
 
 
-def _independent(layer: WeightLayer, law: Initializer | None) -> bool:
+def _independent(layer: WeightLayer, initializer: Initializer | None) -> bool:
     outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels // layer.groups
     if outputs < LEAST_FILTERS:
         return False
     try:
-        return believability(layer).believable if law is None else law.law(layer).independent
-    except InputError:  # a law that states none: its units belong together
+        return (
+            believability(layer).believable
+            if initializer is None
+            else initializer.weight_distribution(layer).independent
+        )
+    except InputError:  # an initializer without independent weights: its units belong together
         return False
 
 

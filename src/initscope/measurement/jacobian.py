@@ -112,50 +112,52 @@ def jacobian_spectrum(
     samples, probes = check_count("samples", samples), check_count("probes", probes, least=2)
     steps, seed = check_count("steps", steps, least=2), check_count("seed", seed, least=0)
     model = runnable(model)
-    found: list[tuple[float, float, float, float, Floats | None]] = []
+    spectra: list[tuple[float, float, float, float, Floats | None]] = []
     sizes = (0, 0)
     with borrowed(model), without_dropout(model):
         set_mode(model, mode)
         for parameter in model.parameters():
             parameter.requires_grad_(False)
-        for one in _samples(model, data, samples, seed):
+        for sample in _samples(model, data, samples, seed):
             try:
-                products = _Products(model, one)
+                products = _Products(model, sample)
                 sizes = products.inputs, products.outputs
                 small = min(sizes) <= _WHOLE_SIDE and sizes[0] * sizes[1] <= _WHOLE_ENTRIES
                 take_whole = small if whole is None else whole
-                found.append(_whole(products) if take_whole else _by_products(products, probes, steps, seed))
+                spectra.append(_whole(products) if take_whole else _by_products(products, probes, steps, seed))
             except Exception as error:  # whatever the user's forward, or its derivative, raises
-                raise one.inputs.refused(error) from error
-    columns = [np.array([entry[index] for entry in found]) for index in range(4)]
-    values = None if found[0][4] is None else np.stack([entry[4] for entry in found if entry[4] is not None])
+                raise sample.inputs.refused(error) from error
+    columns = [np.array([entry[index] for entry in spectra]) for index in range(4)]
+    values = None if spectra[0][4] is None else np.stack([entry[4] for entry in spectra if entry[4] is not None])
     method = "products" if values is None else "whole"
     return JacobianSpectrum(columns[0], columns[1], columns[2], columns[3], values, sizes[0], sizes[1], method)
 
 
 def _samples(model: nn.Module, data: Any, samples: int, seed: int) -> list[Batch]:
     """The first ``samples`` inputs of the data, one by one."""
-    found: list[Batch] = []
+    samples_of_one: list[Batch] = []
     for batch in batches(model, data, seed=seed):
-        found.extend(batch.pick(slice(index, index + 1)) for index in range(min(len(batch), samples - len(found))))
-        if len(found) == samples:
+        samples_of_one.extend(
+            batch.pick(slice(index, index + 1)) for index in range(min(len(batch), samples - len(samples_of_one)))
+        )
+        if len(samples_of_one) == samples:
             break
-    if not found:
+    if not samples_of_one:
         raise InputError("the data has no samples")
-    return found
+    return samples_of_one
 
 
 class _Products:
     """J w and Jᵀ u at one input."""
 
-    def __init__(self, model: nn.Module, one: Batch) -> None:
-        real = [tensor for tensor in one.inputs.tensors() if tensor.is_floating_point()]
+    def __init__(self, model: nn.Module, sample: Batch) -> None:
+        real = [tensor for tensor in sample.inputs.tensors() if tensor.is_floating_point()]
         if len(real) != 1:
             raise InputError(f"the model has {len(real)} real-valued inputs; its Jacobian needs exactly one")
         with torch.enable_grad():
             self.x = real[0].detach().requires_grad_()
             # A copy, because the model may write into its input.
-            inputs = one.inputs.map(lambda tensor: self.x.clone() if tensor is real[0] else tensor)
+            inputs = sample.inputs.map(lambda tensor: self.x.clone() if tensor is real[0] else tensor)
             output = output_tensor(model(*inputs.args, **inputs.kwargs), 1)
             if output is None or not output.requires_grad:
                 raise InputError("the model's output does not depend on its input, so there is no Jacobian")
@@ -214,13 +216,13 @@ def _lanczos(products: _Products, start: Tensor, steps: int) -> tuple[float, flo
         image = there(right[step].to(dtype)).double()
         if step:
             image = image - bidiagonal[step - 1, step] * left[step - 1]
-        image = _orthogonalised(image, left)
+        image = _orthogonalized(image, left)
         bidiagonal[step, step] = length = image.norm()
         if length <= 1e-12 * bidiagonal.abs().max():
             return _ends(bidiagonal[: step + 1, : step + 1])
         left.append(image / length)
         back = back_again(left[step].to(dtype)).double() - length * right[step]
-        back = _orthogonalised(back, right)
+        back = _orthogonalized(back, right)
         if step + 1 == steps or back.norm() <= 1e-12 * bidiagonal.abs().max():
             return _ends(bidiagonal[: step + 1, : step + 1])
         bidiagonal[step, step + 1] = back.norm()
@@ -228,7 +230,7 @@ def _lanczos(products: _Products, start: Tensor, steps: int) -> tuple[float, flo
     return _ends(bidiagonal)
 
 
-def _orthogonalised(vector: Tensor, basis: list[Tensor]) -> Tensor:
+def _orthogonalized(vector: Tensor, basis: list[Tensor]) -> Tensor:
     for _ in range(2):  # twice is enough
         for direction in basis:
             vector = vector - (direction @ vector) * direction

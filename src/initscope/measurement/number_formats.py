@@ -46,7 +46,7 @@ class NumberFormat:
         """Return the limits that follow from torch's description of ``dtype``."""
         info = torch.finfo(dtype)
         largest, eps = float(info.max), float(info.eps)
-        step = 2.0 ** math.floor(math.log2(largest)) * eps  # between the largest value and its neighbours
+        step = 2.0 ** math.floor(math.log2(largest)) * eps  # between the largest value and its neighbors
         return cls(name, largest + step / 2, largest / step % 2 == 1, float(info.smallest_normal) * eps / 2)
 
     def overflows(self, sizes: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:

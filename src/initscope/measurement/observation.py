@@ -216,7 +216,7 @@ def observe(
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
-        For ``loss``, and kept; default: what the data holds beside the inputs.
+        For ``loss``, and kept; default: what the data holds in addition to the inputs.
     opened : bool
         Have rows for the steps inside of attention, transformers and loops over time of torch, not one for the whole.
 
@@ -314,12 +314,12 @@ class _Observers:
         columns = {"cosine": 1 - gap, "gap": gap, "norm_ratio": ratio, "rms_ratio": rms}
         columns |= dict.fromkeys(("gradient_ratio", "gradient_cosine"), np.full(gap.shape, np.nan))
         if self.gradients is not None:
-            found = self.gradients.norms()
+            norms = self.gradients.norms()
             with np.errstate(invalid="ignore", divide="ignore"):
-                columns["gradient_ratio"] = found[:, 0] / start / self.gradients.at_output()
+                columns["gradient_ratio"] = norms[:, 0] / start / self.gradients.at_output()
                 passed = self.gradients.at_steps() * ratio
                 columns["signal_gradient"] = passed / self.gradients.at_output()
-            columns["gradient_cosine"] = cosine_of(found.swapaxes(0, 1))
+            columns["gradient_cosine"] = cosine_of(norms.swapaxes(0, 1))
         columns |= dict.fromkeys((*ActivityObserver.names, *SpreadObserver.names), np.full(len(graph.nodes), np.nan))
         for observer in self._of_units:
             columns |= observer.columns()

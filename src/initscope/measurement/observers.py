@@ -42,10 +42,10 @@ class PairObserver(Observer):
         self._sides: Sides | None = None
 
     def begin(self, batch: Batch) -> None:
-        """Make room for the pairs of a batch."""
+        """Allocate memory for the pairs of a batch."""
         self._sides = None if batch.sides is None else as_slices(batch.sides)
         if batch.sides is not None:
-            _make_room(self._norms, len(batch.sides[0]))
+            _allocate(self._norms, len(batch.sides[0]))
 
     def see(self, node: Node, values: Tensor) -> None:
         """Take the norms."""
@@ -63,7 +63,7 @@ class PairObserver(Observer):
             return gap, ratio, ratio * np.sqrt(size / units)[:, None], start
 
 
-def _make_room(norms: dict[Node, list[Tensor]], pairs: int) -> None:
+def _allocate(norms: dict[Node, list[Tensor]], pairs: int) -> None:
     for parts in norms.values():
         parts.append(torch.full((3, pairs), torch.nan, dtype=torch.float64))
 
@@ -99,11 +99,11 @@ class GradientObserver(Observer):
         return batch.sides is not None
 
     def begin(self, batch: Batch) -> None:
-        """Make room for the pairs of a batch."""
+        """Allocate memory for the pairs of a batch."""
         self._batch, self._sources, self._reached = batch, [], set()
         self._samples = len(batch)
         if batch.sides is not None:
-            _make_room(self._norms, self._samples // 2)
+            _allocate(self._norms, self._samples // 2)
             for parts in self._passed.values():
                 parts.append(torch.full((self._samples // 2,), torch.nan, dtype=torch.float64))
 
@@ -117,7 +117,7 @@ class GradientObserver(Observer):
         first = self._reached.isdisjoint(node.inputs)
         self._reached.add(node)
         if not tensor.requires_grad and output is tensor and torch.is_grad_enabled() and (first or layer is not None):
-            # The inputs, the first values that indices led to, or weights behind values that the model detached: these
+            # The inputs, the first values that indices led to, or weights after values that the model detached: these
             # stay so themselves, or buffers that they are written to would become part of the graph.
             # A copy, because steps may write into it.
             source = tensor.detach().requires_grad_()
@@ -164,8 +164,8 @@ class GradientObserver(Observer):
         if batch is None or batch.sides is None:
             return
         self._top.append(torch.full((len(batch) // 2,), torch.nan, dtype=torch.float64))
-        place = self._axes.tensor(None, output, len(batch))
-        whole, top = (None, None) if place is None else place[:2]
+        with_axis = self._axes.tensor(None, output, len(batch))
+        whole, top = (None, None) if with_axis is None else with_axis[:2]
         if self._loss is not None:
             value = self._loss(output, batch.targets)
             if not isinstance(value, Tensor) or not value.requires_grad:
@@ -177,16 +177,16 @@ class GradientObserver(Observer):
             self.note = "no gradient: the output holds no real values, one set for each sample"
             return
         tops = [whole] if whole is not None and whole.requires_grad else []
-        found = torch.autograd.grad(value.sum(), [*self._sources, *tops], allow_unused=True)
-        if tops and found[-1] is not None and place is not None:
-            front = place[2].to_front(found[-1], len(batch))
+        gradients = torch.autograd.grad(value.sum(), [*self._sources, *tops], allow_unused=True)
+        if tops and gradients[-1] is not None and with_axis is not None:
+            front = with_axis[2].to_front(gradients[-1], len(batch))
             norms = torch.linalg.vector_norm(front.reshape(len(batch), -1), dim=1)  # type: ignore[union-attr]
             self._top[-1] = norms[: len(batch) // 2].double().cpu()
 
     def _signs(self, samples: int, top: Tensor) -> Tensor:
         """A sign for every pair where batch norm couples samples, else 1.
 
-        Behind a batch norm the sum of all samples' outputs does not depend on what goes in, so that its gradient would
+        After a batch norm the sum of all samples' outputs does not depend on what goes in, so that its gradient would
         be zero: with random signs it is not. Both samples of a pair have one sign, so that cosines keep theirs.
         """
         shape = (samples, *(1,) * (top.dim() - 1))

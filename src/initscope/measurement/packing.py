@@ -1,4 +1,4 @@
-"""`packing`: how many points of a cloud are ε apart, beside Sudakov's bound from its mean width."""
+"""`packing`: how many points of a cloud are ε apart, compared with Sudakov's bound from its mean width."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Packing(Result):
 def packing_numbers(
     points: Any, eps: Sequence[float], *, limit: int = 1000, draws: int = 128, seed: int = 0
 ) -> Packing:
-    r"""Greedy packing numbers of a cloud beside :math:`\log|K_\varepsilon| \le 1.089\,\omega^2/\varepsilon^2`.
+    r"""Greedy packing numbers of a cloud, compared with :math:`\log|K_\varepsilon| \le 1.089\,\omega^2/\varepsilon^2`.
 
     Source: [Bronstein2016]_, 'Training set size': Sudakov's minoration, with a constant of ours.
 
@@ -78,17 +78,17 @@ def packing_numbers(
     if rows.ndim < 2 or len(rows) < 2:
         raise InputError(f"points of shape {rows.shape} must be [N, ...] with at least two points")
     rows = rows.reshape(len(rows), -1)
-    steps = [check_between("eps", each, 0.0, math.inf) for each in eps]
+    steps = [check_between("eps", distance, 0.0, math.inf) for distance in eps]
     width = mean_width(rows, draws=draws, seed=seed).value
     _, radii, left = farthest_first(rows, min(check_count("limit", limit), len(rows)))
-    numbers = [int((radii >= each).sum()) for each in steps]
+    numbers = [int((radii >= distance).sum()) for distance in steps]
     return Packing(
         width=width,
         eps=tuple(steps),
         numbers=tuple(numbers),
-        complete=tuple(bool(left < each) for each in steps),
+        complete=tuple(bool(left < distance) for distance in steps),
         log_numbers=tuple(math.log(number) for number in numbers),
-        log_bounds=tuple(sudakov_log_packing(width, each) for each in steps),
+        log_bounds=tuple(sudakov_log_packing(width, distance) for distance in steps),
     )
 
 
@@ -117,7 +117,7 @@ _NEAR = 1e-6
 def _squared_distances(rows: NDArray[Any], squares: NDArray[Any], chosen: int) -> NDArray[Any]:
     """Of all rows from one of them: one product with the matrix, and differences for those that are close."""
     total = squares + squares[chosen]
-    found: NDArray[Any] = total - 2 * (rows @ rows[chosen])
-    close = np.flatnonzero(found < _NEAR * total)
-    found[close] = ((rows[close] - rows[chosen]) ** 2).sum(axis=1)
-    return found
+    distances: NDArray[Any] = total - 2 * (rows @ rows[chosen])
+    close = np.flatnonzero(distances < _NEAR * total)
+    distances[close] = ((rows[close] - rows[chosen]) ** 2).sum(axis=1)
+    return distances

@@ -69,7 +69,7 @@ def record(
     shuffle : bool
         Read arrays and a ``Dataset`` in random order.
     targets : array, optional
-        Default: what the data holds beside the inputs.
+        Default: what the data holds in addition to the inputs.
 
     Returns
     -------

@@ -32,7 +32,7 @@ from initscope.graph import (
     trace,
 )
 from initscope.graph.borrowing import borrowed, runnable, without_dropout
-from initscope.initializers import AnyLaw, Initializer, Present, as_law
+from initscope.initializers import AnyInitializer, Initializer, Present, as_initializer
 from initscope.initializers._redrawn import redrawn
 from initscope.measurement.attention import AttentionObserver, TokenObserver
 from initscope.measurement.filters import FilterObserver, independent_filters, jackknife
@@ -48,7 +48,7 @@ def measure(
     y: Any = None,
     *,
     pairs: int = 64,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     draws: int = 8,
     mode: Mode | None = None,
     seed: int = 0,
@@ -70,10 +70,10 @@ def measure(
     pairs : int
         Number of pairs to draw where ``x`` is data; those that are given are all used.
     initializer : Initializer, its class or its name, optional
-        Law of the redrawn weights, for example ``"he"``. None: zero-mean Gaussian with the variance each layer's
+        Draws the weights, for example ``"he"``. None: zero-mean Gaussian with the variance each layer's
         weights have now.
     draws : int
-        0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
+        0 runs the weights the model has; n ≥ 1 draws new weights n times and averages.
     mode : "train", "eval" or None
         What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
         model is. Dropout is off in both.
@@ -88,9 +88,9 @@ def measure(
     Returns
     -------
     Measurement
-        The rows of `initscope.predict`, with standard errors over the randomness of the weights. Behind the first
-        weights, where filters are independent and at least 16 in a group, one draw tells (the jackknife over
-        filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
+        The rows of `initscope.predict`, with standard errors over the randomness of the weights. After the first
+        weights, where filters are independent and at least 16 in a group, one draw is enough (by the jackknife over
+        filters); deeper, in smaller layers and with initializers that tie filters together (orthogonal, mirrored), only
         the spread between two or more draws does. A draw in which an output of a pair is all zero has no angle: the
         cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
     """
@@ -100,7 +100,7 @@ def measure(
     sides = given_pairs(model, x, y, batch_args)
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
-    law = as_law(initializer) or Present()
+    chosen = as_initializer(initializer) or Present()
     with borrowed(model):
         set_mode(model, mode)
         few = sides.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
@@ -108,10 +108,11 @@ def measure(
         if draws == 0:
             runs = [_recorded(graph, sample_axes(graph, sides.inputs), sides, None)]
         else:
-            each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), sides, law)
+            coming = _redrawn_runs(redrawn(model, chosen, draws, few, seed=seed), sides, chosen)
+            wrapped = steps(coming, "measuring draws of the weights", draws) if progress is None else progress(coming)
             runs = []
             with kept_if_interrupted():
-                for run in steps(each, "measuring draws of the weights", draws) if progress is None else progress(each):
+                for run in wrapped:
                     runs.append(run)
             none_is_no_result(runs)
     return _summary(runs, min(draws, len(runs)), seed)
@@ -128,17 +129,17 @@ class _Run:
     tokens: Floats | None = None  # [2, rows]: cosine of tokens and entropy of attention, where there is attention
 
 
-def _redrawn_runs(drawn: Iterator[Graph], pairs: Batch, law: Initializer) -> Iterator[_Run]:
+def _redrawn_runs(drawn: Iterator[Graph], pairs: Batch, initializer: Initializer) -> Iterator[_Run]:
     """One run per draw; where the samples are is found once: all draws are of one copy."""
     axes: SampleAxes | None = None
     for graph in drawn:
         axes = sample_axes(graph, pairs.inputs) if axes is None else axes
-        yield _recorded(graph, axes, pairs, law)
+        yield _recorded(graph, axes, pairs, initializer)
 
 
-def _recorded(graph: Graph, axes: SampleAxes, pairs: Batch, law: Initializer | None) -> _Run:
+def _recorded(graph: Graph, axes: SampleAxes, pairs: Batch, initializer: Initializer | None) -> _Run:
     coupled = couples_samples(graph.model)
-    filters = independent_filters(graph, law)
+    filters = independent_filters(graph, initializer)
     geometry, by_filter = PairObserver(graph), FilterObserver(graph, filters, axes)
     within: list[TokenObserver | AttentionObserver] = []
     if graph.attention_nodes:
@@ -165,7 +166,7 @@ def _reduced(seen: GraphRun, geometry: PairObserver, by_filter: FilterObserver, 
     return _Run(seen, np.stack([gap, ratio, rms], axis=1), variances, mean_variances)
 
 
-def _linearised_squares(ratios: Floats) -> Floats:
+def _linearized_squares(ratios: Floats) -> Floats:
     """Numbers whose mean over draws is the root mean square s of ``ratios``, and whose spread is that of its error.
 
     Prediction is √E‖h‖², and deep in a narrow network the mean of norms is far below it. s = √⟨r²⟩ moves by
@@ -193,11 +194,11 @@ def _mean_and_error(values: Floats) -> tuple[Floats, Floats, npt.NDArray[np.int6
 
 def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
     values = np.stack([run.values for run in runs])  # [draws, rows, 3, pairs]
-    values[:, :, 1:] = _linearised_squares(values[:, :, 1:])
+    values[:, :, 1:] = _linearized_squares(values[:, :, 1:])
     mean, between, counts = _mean_and_error(values)
     over_pairs = np.stack([_known_mean(draw[:, :2]) for draw in values])
     _, mean_between, _ = _mean_and_error(over_pairs)
-    # Behind the first weights the jackknife knows more than a few draws do; elsewhere only their spread counts.
+    # After the first weights the jackknife knows more than a few draws do; elsewhere only their spread counts.
     errors = _chosen(np.stack([run.variances for run in runs]), between[:, :2])
     mean_errors = _chosen(np.stack([run.mean_variances for run in runs]), mean_between)
     seen = runs[0].seen

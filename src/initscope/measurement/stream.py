@@ -24,6 +24,7 @@ from initscope.graph import (
     refuse_different_lengths,
 )
 from initscope.measurement.endless import with_an_end
+from initscope.results import counted
 
 __all__ = ["BATCH", "batches", "gather_pairs", "given_pairs", "moved"]
 
@@ -47,7 +48,7 @@ def batches(
     """
 
     def bound(columns: Any) -> Inputs:
-        return bind(model, columns, batch_args, unlabelled=targets is not None)
+        return bind(model, columns, batch_args, unlabeled=targets is not None)
 
     for item, wanted in _items(data, targets, _Order(seed, shuffle), bound):
         inputs = bound(_as_tensors(item))
@@ -78,7 +79,7 @@ def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], In
     """(item, targets) for each batch, before binding; ``arguments`` says what binding will make of columns."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
-        raise InputError(f"data = {data!r} is a word; load it first: initscope.data.load_any({data!r})")
+        raise InputError(f"data = {data!r} is a name; load the data first: initscope.data.load({data!r})")
     if isinstance(data, list) and data and not isinstance(data[0], (Tensor, np.ndarray, list, tuple, Mapping)):
         raise InputError(f"a list of {type(data[0]).__name__} is not data; give a list of batches or an array")
     if isinstance(data, list) and data and isinstance(data[0], list):
@@ -141,7 +142,7 @@ def _as_tensors(value: Any, *, shared: bool = False) -> Any:
 
 
 class _Shared:
-    """A read-only array for torch, which has no such thing: nobody may write to it."""
+    """A read-only array for torch, which has no read-only tensors: do not write to it."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array  # kept alive by the one that shares its memory
@@ -153,20 +154,20 @@ def _placed(model: nn.Module, inputs: Inputs) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device as `moved` does, and refuses what is not finite."""
     move = moved(model, inputs)
 
-    def place(tensor: Tensor) -> Tensor:
+    def checked(tensor: Tensor) -> Tensor:
         placed = move(tensor)
         real = placed.is_floating_point()
         if real and not bool(torch.isfinite(placed.sum())) and not bool(torch.isfinite(placed).all()):
             raise InputError("the data holds NaN or infinite values; clean it first")
         return placed
 
-    return place
+    return checked
 
 
 def moved(model: nn.Module, inputs: Inputs | None = None) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device and gives numbers its floating type, if it has one.
 
-    Indices of embeddings stay, and whole numbers beside real ones, which are lengths, edges or time steps.
+    Indices of embeddings stay, and so do integers given together with real numbers: lengths, edges or time steps.
     """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
@@ -198,7 +199,7 @@ def given_pairs(model: nn.Module, x: Any, y: Any, batch_args: BatchArgs = None) 
     if len(left.tensors()) != len(others):
         raise InputError(f"x holds {len(left.tensors())} tensors and y {len(others)}; give both the same")
     refuse_different_lengths(model, left)
-    single = all(tensor.dim() < 2 for tensor in left.tensors())  # beside others an input may be one number a sample
+    single = all(tensor.dim() < 2 for tensor in left.tensors())  # with others, an input may be one number per sample
     for a, b, carries in zip(left.tensors(), others, left.batched, strict=True):
         if carries and a.is_floating_point() and (a.dim() > 1 or single):
             as_pairs(a, b)
@@ -230,7 +231,7 @@ def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: boo
         parts.append(batch)
         count += len(batch)
     if count < 2:
-        raise InputError(f"the data has {count} sample(s); pairs need at least two")
+        raise InputError(f"the data has {counted(count, 'sample')}; pairs need at least two")
     pool = _joined(parts)
     size = min(2 * pairs, count - count % 2)
     order: Tensor | slice = slice(0, size)

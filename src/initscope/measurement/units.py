@@ -34,7 +34,7 @@ SAMPLED_UNITS = 128
 """Units of a layer that its effective rank and each direction of its width see; smaller layers are seen whole."""
 DIRECTIONS = 64
 """Directions over which the mean width is taken."""
-_CHOICES = 16  # of units: as many groups of directions
+_CHOICES = 16  # of units: the number of groups of directions
 _END = 0.005
 """Share of a range that counts as its end: there tanh and the sigmoid have less than 4·0.005 of their largest slope."""
 

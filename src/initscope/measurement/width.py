@@ -192,8 +192,8 @@ class RunningWidth:
                 (self.highest, later.highest, xp.maximum),
                 (self.lowest, later.lowest, xp.minimum),
             ):
-                found = [side for side in (mine[half], others[theirs]) if side is not None]
-                mine[half] = larger(*found) if len(found) == 2 else next(iter(found), None)
+                sides = [side for side in (mine[half], others[theirs]) if side is not None]
+                mine[half] = larger(*sides) if len(sides) == 2 else next(iter(sides), None)
         self.reach = xp.maximum(self.reach, later.reach)
         self.count += later.count
 
@@ -288,7 +288,7 @@ def _is_there(points: Any) -> bool:
 
 
 def _first_numbers(stream: Iterator[Array]) -> tuple[list[Array], int]:
-    """The first batches of a stream, and how many of their points make the center: as many, however it is cut."""
+    """The first batches of a stream, and how many of their points make the center, however the stream is cut."""
     held: list[Array] = []
     wanted, count = 2, 0
     while count < wanted and (batch := next(stream, None)) is not None:
@@ -299,7 +299,7 @@ def _first_numbers(stream: Iterator[Array]) -> tuple[list[Array], int]:
 
 
 def _mean(batches: Iterator[Array], most: float = math.inf) -> np.ndarray | None:
-    """Mean of all points, or of the first so many, in double precision; None if there are none."""
+    """Mean of all points, or of the first ``most``, in double precision; None if there are none."""
     total: Any = None
     count = 0
     for batch in batches:

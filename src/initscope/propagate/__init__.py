@@ -1,6 +1,6 @@
 """Predict: the expected geometry of pairs through a torch model with random weights.
 
-``README.md`` in this folder has the picture, what is in each file, and what to read first.
+``README.md`` in this folder has a diagram, what is in each file, and what to read first.
 """
 
 import lazy_loader

@@ -98,11 +98,11 @@ class Distribution:
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Samples of (x, y) at ``sites``."""
-        raise NotCovered("the law of its input is not known beyond second moments")
+        raise NotCovered("the distribution of its input is not known beyond second moments")
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """The Gaussian units that `draw` draws."""
-        raise NotCovered("the law of its input is not known beyond second moments")
+        raise NotCovered("the distribution of its input is not known beyond second moments")
 
     def without_samples(self) -> Distribution:
         """The same distribution, known by how it is drawn, with no samples kept."""
@@ -118,11 +118,11 @@ class Distribution:
 
     def token_values(self, state: MomentMaps, context: Context) -> Pair:
         """New values of all units of tokens, ``[pairs, tokens, channels]`` for x and for y."""
-        raise NotCovered("the law of its input is not known beyond second moments")
+        raise NotCovered("the distribution of its input is not known beyond second moments")
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
         """Some channels at all positions, drawn for gradients: ``[count, 2·pairs, blocks, P]``."""
-        raise NotCovered("the law of its units is not known beyond second moments")
+        raise NotCovered("the distribution of its units is not known beyond second moments")
 
     def parents(self) -> tuple[MomentMaps, ...]:
         """The values that gradients reach from units that were drawn."""

@@ -49,8 +49,8 @@ class Channels:
 
     def gram(self, state: MomentMaps) -> Tensor:
         """E h_p h_p' of a unit: ``[2·pairs, blocks, P, P]``."""
-        for one in self._unknown(state):
-            self._grams[one.order] = self._found(one)
+        for unknown in self._unknown(state):
+            self._grams[unknown.order] = self._computed(unknown)
         return self._grams[state.order]
 
     def variance(self, state: MomentMaps) -> Tensor:
@@ -73,34 +73,34 @@ class Channels:
         return root @ normal
 
     def release(self, order: int) -> None:
-        """Forget what is known of a state, which nobody asks for any more."""
+        """Forget what is known of a state that is not needed any more."""
         self._grams.pop(order, None)
         self._values.pop(order, None)
 
     def _unknown(self, state: MomentMaps) -> list[MomentMaps]:
         """States whose Gram matrices are needed for this one, in their order."""
-        found: dict[int, MomentMaps] = {}
+        unknown: dict[int, MomentMaps] = {}
         stack = [state]
         while stack:
-            one = self.known(stack.pop())
-            if one.order in self._grams or one.order in found:
+            maps = self.known(stack.pop())
+            if maps.order in self._grams or maps.order in unknown:
                 continue
-            if positions_of(one) > MOST_POSITIONS:
-                raise NotCovered(f"gradients need the covariances between {positions_of(one)} positions")
-            found[one.order] = one
-            if positions_of(one) > 1 and one.origin is not None:
-                stack += [source for source, offset in one.origin.sources(EVERY) if offset is EVERY]
+            if positions_of(maps) > MOST_POSITIONS:
+                raise NotCovered(f"gradients need the covariances between {positions_of(maps)} positions")
+            unknown[maps.order] = maps
+            if positions_of(maps) > 1 and maps.origin is not None:
+                stack += [source for source, offset in maps.origin.sources(EVERY) if offset is EVERY]
         self._spent += sum(
-            positions_of(one) ** 2 * (1 if one.origin is None else one.origin.gram_cost) for one in found.values()
+            positions_of(maps) ** 2 * (1 if maps.origin is None else maps.origin.gram_cost) for maps in unknown.values()
         )
         if self._spent > _WORK:
             raise NotCovered(
                 f"gradients need the covariances between all positions of its layers: {self._spent:.1e} entries "
                 f"(bound: {_WORK:.1e})"
             )
-        return [found[order] for order in sorted(found)]
+        return [unknown[order] for order in sorted(unknown)]
 
-    def _found(self, state: MomentMaps) -> Tensor:
+    def _computed(self, state: MomentMaps) -> Tensor:
         if positions_of(state) == 1:
             return self.variance(state)[..., None]
         if state.origin is None:

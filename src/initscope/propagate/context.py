@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope.initializers import Initializer, WeightLaw
+from initscope.initializers import Initializer, WeightDistribution
 from initscope.propagate.covariance_budget import CovarianceBudget
 
 __all__ = ["Context"]
@@ -44,7 +44,7 @@ class Context:
     """Mean cosines of tokens (`MomentMaps.token_cosine`)."""
     roots: list[Any] | None = None
     """All values that were drawn, where gradients are to be taken by them (`SampledRoot`)."""
-    _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
+    _weight_distributions: dict[nn.Module, WeightDistribution] = field(default_factory=dict)
 
     def of_replicate(self, index: int, generator: torch.Generator) -> Context:
         """The same for another replicate, which remembers nothing of this one."""
@@ -66,11 +66,11 @@ class Context:
         """What parameters are drawn as: those that are drawn as one are one."""
         return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
 
-    def law(self, module: Any) -> WeightLaw:
-        """The weight law of a module, asked for once."""
-        if module not in self._laws:
-            stated = self.initializer.law(module)
-            # A law states a bias for any layer; one that has none gets none.
+    def weight_distribution(self, module: Any) -> WeightDistribution:
+        """The weight distribution of a module, asked for once."""
+        if module not in self._weight_distributions:
+            stated = self.initializer.weight_distribution(module)
+            # An initializer states a bias for any layer; a layer without a bias gets none.
             has_none = stated.bias_variance > 0 and getattr(module, "bias", False) is None
-            self._laws[module] = replace(stated, bias_variance=0.0) if has_none else stated
-        return self._laws[module]
+            self._weight_distributions[module] = replace(stated, bias_variance=0.0) if has_none else stated
+        return self._weight_distributions[module]

@@ -2,8 +2,8 @@ r"""Covariances between different positions, one offset at a time.
 
 Whatever averages positions after the weights needs E[x_p y_{p+δ}] for δ ≠ 0. Convolutions do not mix offsets, so each
 is its own recursion over maps of one image's size: `crosses` finds the offsets that every earlier layer must supply,
-tells the cost before it is spent, and runs the recursion offset by offset. Attention needs all offsets at once: `gram`
-runs the same recursion with whole matrices (`EVERY`) and remembers the last ones.
+reports the cost before it is spent, and runs the recursion offset by offset. Attention needs all offsets at once:
+`gram` runs the same recursion with whole matrices (`EVERY`) and remembers the last ones.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = [
-    "Found", "Grams", "both_factors", "canonical", "closure", "covariances", "crosses", "gram", "nothing",
+    "Grams", "KnownCrosses", "both_factors", "canonical", "closure", "covariances", "crosses", "gram", "nothing",
     "outside", "unscaled",
 ]  # fmt: skip
 
-_OVERHEAD = 1 << 15  # what one map costs beside its entries
+_OVERHEAD = 1 << 15  # what one map costs in addition to its entries
 _MEMORY = 1 << 29
 
 
-Found = dict[tuple[int, Offset], Cross]
+KnownCrosses = dict[tuple[int, Offset], Cross]
 
 
 def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: CovarianceBudget) -> Iterator[Cross]:
     """The covariances of ``state`` at each of ``offsets``, computed one after the other."""
     shared = _affordable([(state, offset) for offset in offsets], budget)
-    known: Found = {}
+    known: KnownCrosses = {}
     for offset in offsets:
         _evaluate([(state, offset)], known)
         yield _lookup(known)(state, offset)
@@ -53,12 +53,12 @@ def covariances(wanted: Iterable[Wanted], budget: CovarianceBudget) -> Lookup:
     if not wanted:
         return _lookup({})
     shared = _affordable(wanted, budget)
-    known: Found = {}
+    known: KnownCrosses = {}
     if shared:
         _evaluate(wanted, known)
         return _lookup(known)
     for state, offset in wanted:
-        passing: Found = {}
+        passing: KnownCrosses = {}
         _evaluate([(state, offset)], passing)
         known[state.order, offset] = passing[state.order, offset]
     return _lookup(known)
@@ -75,7 +75,7 @@ def _affordable(wanted: list[Wanted], budget: CovarianceBudget) -> bool:
     return 8 * entries <= _MEMORY
 
 
-def _lookup(known: Found) -> Lookup:
+def _lookup(known: KnownCrosses) -> Lookup:
     def lookup(state: MomentMaps, offset: Offset) -> Cross:
         if not any(offset) and offset is not EVERY:
             return aligned(state)
@@ -88,7 +88,7 @@ def _lookup(known: Found) -> Lookup:
     return lookup
 
 
-def _evaluate(wanted: list[Wanted], known: Found) -> None:
+def _evaluate(wanted: list[Wanted], known: KnownCrosses) -> None:
     """The recursion over the layers; ``known`` holds what is there already, and then all that is wanted."""
     for state, offset in sorted(closure(wanted), key=lambda item: item[0].order):
         assert state.origin is not None
@@ -101,21 +101,21 @@ def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool =
 
     Not ``deep``: without the layers before. Offset 0, whose covariances every state has, only if ``also_aligned``.
     """
-    found: dict[tuple[int, Offset], tuple[MomentMaps, Offset]] = {}
+    wanted_by_key: dict[tuple[int, Offset], tuple[MomentMaps, Offset]] = {}
     stack = list(wanted)
     while stack:
         state, offset = stack.pop()
         if not (any(offset) or also_aligned or offset is EVERY) or outside(state, offset):
             continue
         offset, _ = canonical(offset)
-        if (state.order, offset) in found:
+        if (state.order, offset) in wanted_by_key:
             continue
         if state.origin is None:
             raise NotCovered("it averages positions whose covariances are not known")
-        found[state.order, offset] = (state, offset)
+        wanted_by_key[state.order, offset] = (state, offset)
         if deep:
             stack.extend(state.origin.sources(offset))
-    return list(found.values())
+    return list(wanted_by_key.values())
 
 
 def _cost(state: MomentMaps, offset: Offset) -> int:
@@ -164,25 +164,25 @@ def gram(state: MomentMaps, known: Grams) -> Tensor:
     source, x, y = unscaled(state)
     stack = [source]
     while stack:
-        one = stack.pop()
-        if one.order in known or one.order in needed:
+        current = stack.pop()
+        if current.order in known or current.order in needed:
             continue
-        if one.origin is None:
+        if current.origin is None:
             raise NotCovered("it reads covariances between positions that are not known")
-        entries = 4 * math.prod(one.kxx.shape[:2]) * math.prod(one.positions) ** 2
+        entries = 4 * math.prod(current.kxx.shape[:2]) * math.prod(current.positions) ** 2
         if 8 * entries > _MEMORY:
             raise NotCovered(
-                f"the covariances of {math.prod(one.positions)} positions would take {8 * entries / 1e9:.1f} GB "
+                f"the covariances of {math.prod(current.positions)} positions would take {8 * entries / 1e9:.1f} GB "
                 f"(bound: {_MEMORY / 1e9:.1f} GB); fewer pairs or shorter sequences would do without whole networks"
             )
-        needed[one.order] = one
-        stack += [unscaled(before)[0] for before, offset in one.origin.sources(EVERY) if offset is EVERY]
-    found = dict(known)
+        needed[current.order] = current
+        stack += [unscaled(before)[0] for before, offset in current.origin.sources(EVERY) if offset is EVERY]
+    crosses_of = dict(known)
     for order in sorted(needed):
         origin = needed[order].origin
         assert origin is not None
-        found[order] = origin.cross(EVERY, lambda before, _: _scaled(found, *unscaled(before))[None])[0]
-        known[order] = found[order]
+        crosses_of[order] = origin.cross(EVERY, lambda before, _: _scaled(crosses_of, *unscaled(before))[None])[0]
+        known[order] = crosses_of[order]
     known.move_to_end(source.order)
     result = _scaled(known, source, x, y)
     while len(known) > _REMEMBERED:
@@ -194,8 +194,8 @@ def unscaled(state: MomentMaps) -> tuple[MomentMaps, Factor, Factor]:
     """The earliest state whose units these are but for a number for each position of x and of y, and the numbers."""
     x: Factor = 1.0
     y: Factor = 1.0
-    while state.origin is not None and (found := state.origin.scaling()) is not None:
-        state, a, b = found
+    while state.origin is not None and (scaling := state.origin.scaling()) is not None:
+        state, a, b = scaling
         x, y = x * _double(a), y * _double(b)
     return state, x, y
 
@@ -207,7 +207,7 @@ def _double(factor: Factor) -> Factor:
 def both_factors(state: MomentMaps, x: Factor, y: Factor) -> Tensor:
     """Those numbers at every position of x, then of y: ``[pairs, blocks, 2P]``."""
     shape = state.kxx.shape
-    sides = [torch.as_tensor(one, dtype=torch.float64).expand(shape).reshape(*shape[:2], -1) for one in (x, y)]
+    sides = [torch.as_tensor(side, dtype=torch.float64).expand(shape).reshape(*shape[:2], -1) for side in (x, y)]
     return torch.cat(sides, dim=2)
 
 

@@ -1,6 +1,6 @@
 """Which rule covers an op: by the op and by the kind of its inputs; else it is sampled, else there is a reason.
 
-`Dispatcher.value_of` is the only place that decides. The ways in which an op can be covered are tried in this order,
+`Dispatcher.value_of` is the only code that decides. The ways in which an op can be covered are tried in this order,
 by the most special kind of value among its inputs:
 
 =================  ================================================================================================
@@ -140,7 +140,7 @@ class Dispatcher:
 
     def _of_maps(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         # Nothing is found where no op may move samples.
-        moves = self._moves_samples if self._simulation.networks.axes.found else None
+        moves = self._moves_samples if self._simulation.networks.axes.axes else None
         moved_before = moves is not None and any(
             moves(parent) and not _knows_samples(self._values.get(parent)) for parent in op.node.inputs
         )
@@ -231,7 +231,7 @@ class Dispatcher:
 def _knows_samples(value: Any) -> bool:
     """Whether it is known which sample every entry belongs to."""
     values = values_in(value)
-    return bool(values) and all(each.knows_samples for each in values)
+    return bool(values) and all(argument.knows_samples for argument in values)
 
 
 def _check_independent(values: list[Any]) -> None:

@@ -273,7 +273,7 @@ class MovedUnits(UnitsOfOne):
         if self._in_place:
             return sites
         if len(sites.shifts) > 1:
-            raise NotCovered("the units it reads together were moved from other places")
+            raise NotCovered("the units it reads together were moved from other positions")
         return Sites.aligned(self.before.positions)
 
     def _chosen(self, values: Tensor, axis: int) -> Tensor:

@@ -33,21 +33,21 @@ _AT_ONCE = 1 << 20  # numbers of one piece: it stays near the caches
 
 
 def sampled(
-    state: MomentMaps, law: Distribution, context: Context, positions: tuple[int, ...] | None = None
+    state: MomentMaps, units: Distribution, context: Context, positions: tuple[int, ...] | None = None
 ) -> MomentMaps:
-    """The state after units of another law, drawn at every position; ``state`` is the one before.
+    """The state after units of another distribution, sampled at every position; ``state`` is the one before.
 
     The samples are kept for the next such step. Covariances between positions are then not known.
     """
     sites = Sites.aligned(state.positions if positions is None else positions)
-    fields = list(law.fields(state, sites))
+    fields = list(units.fields(state, sites))
     count = _count(fields, context.budget.share, like=state, replicates=context.replicates)
     lookup = covariances(_between(fields), context.budget)
-    x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
+    x, y = (side[:, :, :, 0] for side in units.draw(state, sites, Draws(count, context.generator, lookup)))
     context.sampled.append("units")
     return state.after(
         tuple(values.square().mean(dim=0) for values in (x, y, x - y)),
-        distribution=Empirical(x, y, law.without_samples()),
+        distribution=Empirical(x, y, units.without_samples()),
         fresh=frozenset(),
         origin=None,
         status=weakest(state.status, "sampled"),
@@ -69,11 +69,11 @@ def _count(fields: list[Field], share: float, like: MomentMaps, replicates: int)
 
 @dataclass(frozen=True, eq=False)
 class Empirical(Distribution):
-    """Samples kept from a step without a closed form, ``[count, pairs, blocks, *positions]``, and the law of others."""
+    """Samples after a step without closed form, ``[count, pairs, blocks, *positions]``, and others' distribution."""
 
     x: Tensor
     y: Tensor
-    law: Distribution
+    otherwise: Distribution
 
     def means(self, state: MomentMaps) -> Pair:
         """Means over the samples."""
@@ -82,26 +82,26 @@ class Empirical(Distribution):
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """The samples, from the first again when more are asked for; at several sites together new ones."""
         if len(sites.shifts) > 1:
-            return self.law.draw(state, sites, draws)
+            return self.otherwise.draw(state, sites, draws)
         chosen = torch.arange(draws.count, device=self.x.device) % len(self.x)
         return sites.take(self.x[chosen]), sites.take(self.y[chosen])
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """None for kept samples."""
-        return self.law.fields(state, sites) if len(sites.shifts) > 1 else ()
+        return self.otherwise.fields(state, sites) if len(sites.shifts) > 1 else ()
 
     def without_samples(self) -> Distribution:
         """How others are drawn."""
-        return self.law
+        return self.otherwise
 
     @property
     def sampler(self) -> Distribution:
         """How others are drawn."""
-        return self.law
+        return self.otherwise
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
         """New channels."""
-        return self.law.channel_values(state, channels)
+        return self.otherwise.channel_values(state, channels)
 
 
 def gaussian_draws(state: MomentMaps, sites: Sites, draws: Draws) -> Pair:

@@ -1,8 +1,8 @@
 r"""Duals of activations without a closed form: by their Hermite series, where it is short, else from integrals.
 
-A function of a Gaussian is a series in normalised Hermite polynomials, σ(√k z) = Σ aₙ(k) hₙ(z), so that
+A function of a Gaussian is a series in normalized Hermite polynomials, σ(√k z) = Σ aₙ(k) hₙ(z), so that
 :math:`E\,σ(X)σ(Y) = \sum_n a_n(k_{xx})\,a_n(k_{yy})\,\rho^n` [Daniely2016]_: integrals in one dimension, and powers of
-a whole Gram matrix. Smooth activations of moderate variance, as behind a norm, need some ten terms.
+a whole Gram matrix. Smooth activations of moderate variance, as after a norm, need some ten terms.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def slopes(sigma: Activation, kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
         return torch.as_tensor(sigma.derivative_dual(kxx, kyy, kxy))
     order = torch.arange(1, series.shape[-1], dtype=torch.float64)
     a, b = series[..., 1:]
-    found: Tensor = (order * a * b * (kxy / limit)[..., None] ** (order - 1)).sum(dim=-1) / limit
-    return found
+    sums: Tensor = (order * a * b * (kxy / limit)[..., None] ** (order - 1)).sum(dim=-1) / limit
+    return sums
 
 
 def _squared_distance(a: Tensor, b: Tensor, kxx: Tensor, kyy: Tensor, d: Tensor) -> Tensor:
@@ -85,8 +85,8 @@ def dual_matrix(sigma: Activation, variances: Tensor, covariance: Tensor) -> Ten
     powers = {1: cosine}
     result = torch.zeros_like(cosine)
     for order, below in zip(reversed(orders), [*reversed(orders[:-1]), 0], strict=True):
-        one = series[..., order]
-        result.add_(one[..., :, None] * one[..., None, :])
+        term = series[..., order]
+        result.add_(term[..., :, None] * term[..., None, :])
         if order > below:
             if order - below not in powers:
                 powers[order - below] = cosine ** (order - below)
@@ -103,12 +103,12 @@ def coefficients(sigma: Activation, variance: Tensor) -> Tensor | None:
     least, most = float(flat.min()), float(flat.max())
     if not 0 < least <= most < math.inf or not _ends(_integrated(sigma, flat[flat.argmax()][None])):
         return None
-    found = _integrated(sigma, flat) if len(flat) <= _FEW else _interpolated(sigma, flat, least, most)
-    if found is None:
+    expansion = _integrated(sigma, flat) if len(flat) <= _FEW else _interpolated(sigma, flat, least, most)
+    if expansion is None:
         return None
-    share = found.square().amax(dim=0) * torch.arange(found.shape[1]).clamp_min(1)
+    share = expansion.square().amax(dim=0) * torch.arange(expansion.shape[1]).clamp_min(1)
     last = int((share > _NOTHING * share.sum()).nonzero()[-1]) + 1 if bool(share.any()) else 1
-    return found[:, :last].reshape(*variance.shape, -1)
+    return expansion[:, :last].reshape(*variance.shape, -1)
 
 
 def _ends(series: Tensor) -> bool:
@@ -137,13 +137,13 @@ def _interpolated(sigma: Activation, variance: Tensor, least: float, most: float
     return _between(nodes, (variance.log() - middle) / half) @ exact[:count]
 
 
-def _between(nodes: Tensor, places: Tensor) -> Tensor:
+def _between(nodes: Tensor, points: Tensor) -> Tensor:
     """``[places, nodes]``: the polynomials that are 1 at one Chebyshev node and 0 at the others."""
     orders = torch.arange(len(nodes), dtype=torch.float64)
-    at_nodes, at_places = (torch.cos(orders * one.clamp(-1, 1).arccos()[:, None]) for one in (nodes, places))
+    at_nodes, at_points = (torch.cos(orders * angles.clamp(-1, 1).arccos()[:, None]) for angles in (nodes, points))
     share = torch.full((len(nodes),), 2.0 / len(nodes), dtype=torch.float64)
     share[0] /= 2
-    return (at_places * share) @ at_nodes.T
+    return (at_points * share) @ at_nodes.T
 
 
 @lru_cache(maxsize=1)

@@ -32,7 +32,7 @@ def attention_weights(
 ) -> Tensor:
     """softmax(scale·q kᵀ + mask), ``[..., heads, queries, keys]``; a row that the mask leaves no key is zero.
 
-    ``both_signs``: of -q too, behind the heads of q.
+    ``both_signs``: of -q too, after the heads of q.
     """
     scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
     if both_signs:
@@ -60,15 +60,15 @@ def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
     step = max(1, _AT_ONCE // (pairs * queries * max(queries, keys)))
     for start in range(0, heads, step):
         # The sum over heads is one product of all heads' weights side by side, [pairs, queries, heads·keys].
-        a, b = (one[:, start : start + step].transpose(1, 2).flatten(2) for one in (x, y))
-        own, other = slice(None, queries), slice(queries, None)
+        a, b = (side[:, start : start + step].transpose(1, 2).flatten(2) for side in (x, y))
+        top, bottom = slice(None, queries), slice(queries, None)
         for rows, left, columns, right, block in (
-            (own, a, own, a, xx), (other, b, other, b, yy), (own, a, other, b, xy),
+            (top, a, top, a, xx), (bottom, b, bottom, b, yy), (top, a, bottom, b, xy),
         ):  # fmt: skip
             first = (left.reshape(pairs, -1, keys) @ block).reshape(left.shape)
             total[:, rows, columns] += (first @ right.mT).double()
     total[:, queries:, :queries] = total[:, :queries, queries:].mT
-    full = torch.cat([one.sum(dim=-1) for one in (x, y)], dim=-1).double()  # 1, or 0 where no key is left
+    full = torch.cat([side.sum(dim=-1) for side in (x, y)], dim=-1).double()  # 1, or 0 where no key is left
     return total / heads + constant * (full.mT @ full) / heads
 
 
@@ -80,7 +80,7 @@ def gradients_through_heads(
     width: int,
     normal: Callable[[Tensor, int], Tensor],
 ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    r"""What gradients behind attention are at its values, and at the queries and keys that were drawn.
+    r"""What gradients after attention are at its values, and at the queries and keys that were drawn.
 
     Values get the mean over heads of :math:`A^T\Delta A`. For queries and keys gradients :math:`\delta` of the outputs
     and values v are drawn for every head, and :math:`\sum\delta^TAv` is differentiated by what was ``drawn``, through
@@ -107,32 +107,32 @@ def gradients_through_heads(
         Gradients by ``drawn``, summed over the draws, as often as they were drawn.
     """
     back = torch.zeros_like(values)
-    for one in weights:
-        plain = one.detach().double()
+    for attention in weights:
+        plain = attention.detach().double()
         back += torch.einsum("nhts,nhtr->nsr", plain, torch.einsum("ntu,nhur->nhtr", gradients, plain))
     back /= len(weights) * weights[0].shape[1]
-    found: list[tuple[Tensor, ...]] = []
+    results: list[tuple[Tensor, ...]] = []
     for _ in range(_TIMES if drawn else 0):
         with torch.enable_grad():
             loss = torch.zeros(())
-            for one in weights:
-                heads = one.shape[1]
+            for attention in weights:
+                heads = attention.shape[1]
                 delta, value = (
                     normal(factor_of(gram), heads * width).reshape(*gram.shape[:2], heads, width)
                     for gram in (gradients / (heads * width), values)
                 )
-                loss = loss + (torch.einsum("nthw,nshw->nhts", delta, value).to(one.dtype) * one).sum()
-        found.append(torch.autograd.grad(loss, list(drawn), retain_graph=True))
-    return back, found
+                loss = loss + (torch.einsum("nthw,nshw->nhts", delta, value).to(attention.dtype) * attention).sum()
+        results.append(torch.autograd.grad(loss, list(drawn), retain_graph=True))
+    return back, results
 
 
 def entropy_of(*weights: Any) -> float:
     r"""Mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries that have n > 1 keys; NaN where none has."""
     shares = []
-    for one in weights:
-        one = one.detach()
-        allowed = (one > 0).sum(dim=-1)
+    for attention in weights:
+        attention = attention.detach()
+        allowed = (attention > 0).sum(dim=-1)
         several = allowed > 1
-        shares.append((torch.special.entr(one).sum(dim=-1)[several] / allowed[several].float().log()).flatten())
+        shares.append((torch.special.entr(attention).sum(dim=-1)[several] / allowed[several].float().log()).flatten())
     together = torch.cat(shares)
     return float(together.double().mean()) if len(together) else math.nan

@@ -31,8 +31,8 @@ def function_of(node: Any) -> Callable[..., Any]:
     name = str(target)
 
     def method(value: Any, *args: Any, **kwargs: Any) -> Any:
-        own = value.clone() if name.endswith("_") and isinstance(value, Tensor) else value
-        return getattr(own, name)(*args, **kwargs)
+        receiver = value.clone() if name.endswith("_") and isinstance(value, Tensor) else value
+        return getattr(receiver, name)(*args, **kwargs)
 
     return method
 
@@ -109,17 +109,17 @@ def _joined(x: Any, y: Any, pairs: int, make: Make | None = None) -> Any:
         return x
     if make is not None:
         return make(x, y)
-    known, each = InputValues(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == pairs
-    if each and known.real:
+    known, per_sample = InputValues(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == pairs
+    if per_sample and known.real:
         return known
     if torch.equal(x, y):
         return x
-    if not each:
+    if not per_sample:
         raise NotCovered("it mixes samples")
     return known
 
 
 def of_constants(value: Any, pairs: int) -> Any:
     """What a module makes of constants; one for each sample is the same for x and y."""
-    each = isinstance(value, Tensor) and value.dim() > 1 and len(value) == pairs > 1
-    return InputValues(value.detach(), value.detach()) if each else value
+    per_sample = isinstance(value, Tensor) and value.dim() > 1 and len(value) == pairs > 1
+    return InputValues(value.detach(), value.detach()) if per_sample else value

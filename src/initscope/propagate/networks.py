@@ -1,4 +1,4 @@
-"""Whole-network sampling for what no rule covers: the model itself, with weights drawn anew.
+"""Whole-network sampling for what no rule covers: the model itself, with new weights.
 
 One run of ``draws`` networks records the second moments of every step; prediction goes on from them in closed form.
 """
@@ -93,8 +93,8 @@ class Networks:
             stack += missing
             if not missing:
                 last = stack.pop()
-                own = self.context.drawn(constants_of(self.traced, last))
-                self._weights[last] = own.union(*(self._weights[parent] for parent in reads))
+                drawn_here = self.context.drawn(constants_of(self.traced, last))
+                self._weights[last] = drawn_here.union(*(self._weights[parent] for parent in reads))
         return self._weights[node]
 
     def records(self, both: Inputs, pairings: Sequence[Sides]) -> list[list[Records]]:
@@ -103,10 +103,10 @@ class Networks:
         One for each replicate, over its share of the networks.
         """
         replicates, names = range(self.context.replicates), [node.name for node in self.traced.nodes]
-        found = [[{name: _Record() for name in names} for _ in replicates] for _ in pairings]
+        collected = [[{name: _Record() for name in names} for _ in replicates] for _ in pairings]
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
-        means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
+        means = any(self.context.initializer.weight_distribution(layer).strength > 0 for layer in layers)
         axes_by_name = {node.name: self.axes.of(node) for node in self.traced.nodes}
         samples, drawn, tokens = both.samples, self._copied, bool(self.traced.attention_nodes)
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
@@ -119,13 +119,13 @@ class Networks:
             wanted = [r for r in replicates if draw % len(replicates) == r % self.draws]
             observers = [
                 _MomentObserver(drawn, [groups[r] for r in wanted], sides, means=means, tokens=tokens)
-                for groups, sides in zip(found, pairings, strict=True)
+                for groups, sides in zip(collected, pairings, strict=True)
             ]
             # Of single tensors only: what a tuple holds has steps of its own.
             axes = SampleAxes({node: {"": axes_by_name.get(node.name)} for node in drawn.nodes})
             with without_dropout(network):
                 run(drawn, Batch(values), observers, axes)
-        return found
+        return collected
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
         generator = torch_generator(self._seed, "networks of a prediction", device)
@@ -136,19 +136,19 @@ class Networks:
         network = self._copy
         set_back = snapshot(network)
         for _ in range(self.draws):
-            with torch.no_grad():  # a law may read the weights that are there, and a forward write its own
+            with torch.no_grad():  # an initializer may read the present weights, and a forward write its own
                 for ours, theirs in zip(network.parameters(), self.traced.model.parameters(), strict=True):
                     ours.copy_(theirs)
             if drawn_parameters(network):
                 self.context.initializer.fill_(network, generator=generator)
             yield network
-            set_back()  # what a run leaves behind
+            set_back()  # what a run has changed
 
 
 class Simulation:
     """Networks drawn at random, run on one batch of pairs when first asked for, unless their records are ``known``.
 
-    Samples that are ``beside`` in x are recorded as pairs too.
+    ``extra`` pairs of samples of x are recorded too.
     """
 
     def __init__(
@@ -157,17 +157,17 @@ class Simulation:
         x: Inputs,
         y: Inputs,
         *,
-        beside: Sides | None = None,
+        extra: Sides | None = None,
         known: list[Records] | None = None,
     ) -> None:
         self.networks, self.x, self.y = networks, x, y
-        self._sides = [(slice(0, x.samples), slice(x.samples, 2 * x.samples)), *([beside] if beside else [])]
+        self._sides = [(slice(0, x.samples), slice(x.samples, 2 * x.samples)), *([extra] if extra else [])]
         self._records = [known] if known else []
         self._failure = ""
 
     @property
-    def beside(self) -> list[Records] | None:
-        """Records of the pairs beside; None if no networks had to be run."""
+    def extra(self) -> list[Records] | None:
+        """Records of the extra pairs; None if no networks had to be run."""
         return self._records[1] if len(self._records) > 1 else None
 
     def state(self, node: Node, axis: int | None, context: Context) -> MomentMaps:
@@ -234,7 +234,7 @@ def tied_weights(traced: Graph) -> frozenset[int]:
             if isinstance(value, Tensor) and value.dim() > 1:
                 kinds.setdefault(id(value), set()).update(reader.kind for reader in readers)
     drawn = drawn_parameters(traced.model)
-    return frozenset(key for key, found in kinds.items() if len(found) > 1 and key in drawn)
+    return frozenset(key for key, kinds_of_layer in kinds.items() if len(kinds_of_layer) > 1 and key in drawn)
 
 
 _GRAMS = 1 << 26  # entries of the products of tokens of all steps

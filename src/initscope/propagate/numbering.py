@@ -1,4 +1,4 @@
-"""Numbers of all units of a state, which whatever moves units is run on, and what a view of them tells without reading.
+"""Numbers of all units of a state: code that moves units runs on them, which shows where every unit went.
 
 Cutting channels into heads, turning axes and back again only changes how the same memory is looked at. Layers and
 replicates do the same again and again, so that what was found of a view is remembered by its sizes and strides.
@@ -22,7 +22,7 @@ __all__ = ["Lines", "View", "channels_cut", "lines", "numbers", "of_rows", "same
 Shape = tuple[int, ...]
 View = tuple[Shape, Shape, int]
 """Sizes, strides and start of a view of `numbers`."""
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -48,29 +48,29 @@ def view_of(source: Tensor, shape: Shape) -> View | None:
 
 
 def viewed(values: Tensor, source: Tensor, shape: Shape) -> Tensor:
-    """``values`` of that shape at the places of ``source``."""
+    """``values`` of that shape at the positions of ``source``."""
     view = view_of(source, shape)
     return values.reshape(-1)[source] if view is None else values.contiguous().as_strided(*view)
 
 
 def same_units(source: Tensor, other: Tensor, shape: Shape) -> bool:
-    """Whether two are the same numbers at the same places."""
+    """Whether two are the same numbers at the same positions."""
     views = view_of(source, shape), view_of(other, shape)
     return views[0] == views[1] if None not in views else torch.equal(source, other)
 
 
-def _remembered(find: Callable[[Tensor, Shape], _Found]) -> Callable[[Tensor, Shape], _Found]:
+def _remembered(find: Callable[[Tensor, Shape], _Result]) -> Callable[[Tensor, Shape], _Result]:
     """What is found of a view, once."""
 
     @lru_cache(maxsize=64)
-    def of_view(view: View, shape: Shape) -> _Found:
+    def of_view(view: View, shape: Shape) -> _Result:
         return find(numbers(shape).as_strided(*view), shape)
 
-    def found(source: Tensor, shape: Shape) -> _Found:
+    def remembered(source: Tensor, shape: Shape) -> _Result:
         view = view_of(source, shape)
         return find(source, shape) if view is None else of_view(view, shape)
 
-    return found
+    return remembered
 
 
 @_remembered
@@ -95,7 +95,7 @@ def channels_cut(source: Tensor, shape: Shape) -> bool:
 
 
 def of_rows(source: Tensor, shape: Shape, width: int) -> Tensor:
-    """The numbers of as many ``width`` units in the place of all channels of every token that ``source`` holds."""
+    """The numbers of ``width`` units for every token that ``source`` holds, instead of all its channels."""
     after, channels, view = (*shape[:2], width), shape[-1], view_of(source, shape)
     if view is not None and source.shape[-1] == channels and source.stride(-1) == 1:
         sizes, (*strides, _), start = view

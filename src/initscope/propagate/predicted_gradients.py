@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from initscope.geometry import Floats, reference_norms
 from initscope.graph import Graph, Inputs, Node
 from initscope.propagate.bases import Origin
-from initscope.propagate.channels import Channels, positions_of
+from initscope.propagate.channels import MOST_POSITIONS, Channels, positions_of
 from initscope.propagate.context import Context
 from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Sides, Simulation
@@ -88,13 +88,13 @@ def gradients_of(simulation: Simulation) -> Gradients:
         for _ in walk.states():
             pass
     replicates = max(len(value.replicates) for value in values_in(list(walk.seen.values())))
-    found = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
-    squares = np.stack([np.square(one).mean(axis=1) for one, _ in found])
+    backward_runs = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
+    squares = np.stack([np.square(ratios).mean(axis=1) for ratios, _ in backward_runs])
     ratio = np.sqrt(squares.mean(axis=0))
     error = np.zeros_like(ratio)
     if replicates > 1:  # of a root: that of the square over twice the root
         error = np.divide(standard_error(squares), 2 * ratio, out=error, where=ratio != 0)
-    return Gradients(ratio, error, found[0][1])
+    return Gradients(ratio, error, backward_runs[0][1])
 
 
 @contextmanager
@@ -158,14 +158,14 @@ class _Backward:
         return result, tuple(reasons)
 
     def _know_step(self, node: Node, context: Context) -> None:
-        """Where values were sampled, as behind a table that embeds tokens too, gradients may still know the step."""
+        """Where values were sampled, as after a table that embeds tokens too, gradients may still know the step."""
         module, value = node.module, self._values.get(node)
         before = next((s for parent in node.inputs for s in _maps_of(self._values.get(parent))), None)
         if not is_maps(value) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
-            law = context.law(module)
-            origin: Origin = WeightedSums(before, law, 1, None, law.variance * before.channels, None)
+            distribution = context.weight_distribution(module)
+            origin: Origin = WeightedSums(before, distribution, 1, None, distribution.variance * before.channels, None)
         elif isinstance(module, _AVERAGES) and not any(np.atleast_1d(getattr(module, "padding", 0))):
             origin = AveragedWindows(before, *windows_of(module, before))
         else:
@@ -192,9 +192,14 @@ class _Backward:
         if not is_value(output):
             raise NotCovered("it is not known as one value per unit")
         state = output.whole_moments()
+        positions = positions_of(state)
+        if positions > 4 * MOST_POSITIONS:
+            raise NotCovered(f"gradients need the covariances between {positions} positions")
+        # NumPy's zeros take no time until they are read, and a step that is refused reads none of them.
+        start = torch.from_numpy(np.zeros((len(state.sizes), positions, positions)))
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
-        distribution = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
-        waiting = {state.order: (state, (sizes[:, None, None] * distribution).expand(2 * len(state.kxx), -1, -1, -1))}
+        start.diagonal(dim1=-2, dim2=-1)[:] = (sizes * (1.0 / (positions * state.channels)))[:, None]
+        waiting = {state.order: (state, start.expand(2 * len(state.kxx), -1, -1, -1))}
         while waiting:
             order = max(waiting)
             state, gradients = waiting.pop(order)
@@ -221,13 +226,13 @@ class _Backward:
     def _why_not(self, state: MomentMaps) -> str:
         """Why gradients that reach a state are not all known: some failed on the way."""
         for order, reason in self._failed.items():
-            if state.order == order or any(one.order == order for one in self._after(state)):
+            if state.order == order or any(later.order == order for later in self._after(state)):
                 return reason
         return ""
 
     def _after(self, state: MomentMaps) -> list[MomentMaps]:
-        """States behind a state that failed."""
-        return [one for one in self._known() if one.order in self._failed and state.order in self._reach(one)]
+        """States after a state that failed."""
+        return [later for later in self._known() if later.order in self._failed and state.order in self._reach(later)]
 
     def _known(self) -> list[MomentMaps]:
         return [state for value in self._values.values() for state in _maps_of(value)]
@@ -242,8 +247,8 @@ class _Backward:
             if unknown:
                 waiting += unknown
             else:
-                found = (self._reached[source.order] for source in sources)
-                self._reached[last.order] = frozenset({last.order}).union(*found)
+                reached = (self._reached[source.order] for source in sources)
+                self._reached[last.order] = frozenset({last.order}).union(*reached)
                 waiting.pop()
         return self._reached[state.order]
 
@@ -267,10 +272,12 @@ class _Backward:
                 if parent not in leads:
                     leads[parent] = None
                     stack.append(parent)
-        places = {node: place for place, node in enumerate(self._values)}
+        order = {node: position for position, node in enumerate(self._values)}
         blocked: dict[Node, str] = {}
-        for node in sorted((one for one in leads if one in places), key=places.__getitem__, reverse=True):
-            for parent in (one for one in node.inputs if one in leads):
+        for node in sorted(
+            (node_of_lead for node_of_lead in leads if node_of_lead in order), key=order.__getitem__, reverse=True
+        ):
+            for parent in (node_of_lead for node_of_lead in node.inputs if node_of_lead in leads):
                 reason = blocked.get(node) or self._stops(node, parent)
                 if reason:
                     blocked.setdefault(parent, reason)
@@ -297,7 +304,7 @@ class _Backward:
 
 def _maps_of(value: Any) -> list[MomentMaps]:
     """The maps that a value, or a tuple of them, consists of."""
-    return [maps for each in values_in(value) for maps in each.moment_maps()]
+    return [maps for replicate in values_in(value) for maps in replicate.moment_maps()]
 
 
 def _totals(value: Any) -> Totals | None:

@@ -28,7 +28,7 @@ from initscope.graph import (
 )
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.borrowing import borrowed, runnable
-from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
+from initscope.initializers import AnyInitializer, Initializer, Present, as_initializer, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.context import Context
 from initscope.propagate.covariance_budget import CovarianceBudget
@@ -52,7 +52,7 @@ def predict(
     model: nn.Module | Graph,
     x: Any,
     y: Any = None,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     *,
     pairs: int = 64,
     mode: Literal["train", "eval"] | None = None,
@@ -78,7 +78,7 @@ def predict(
         The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Without ``y``, ``x``
         is data, an array, tensor or `initscope.data` set, and pairs are drawn from it.
     initializer : Initializer, its class or its name, optional
-        The law of the weights, for example ``"he"``. None: zero-mean Gaussian with the variance that each layer's
+        Draws the weights, for example ``"he"``. None: zero-mean Gaussian with the variance that each layer's
         weights have now.
     pairs : int
         Number of pairs to draw where ``x`` is data; those that are given are all used.
@@ -102,7 +102,7 @@ def predict(
         ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
         ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
         ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere. ``cosine_se``
-        is the standard error of what was sampled, also in the rows behind it: 0 for formulas, NaN where a single
+        is the standard error of what was sampled, also in the rows after it: 0 for formulas, NaN where a single
         network cannot tell.
 
     Examples
@@ -115,7 +115,11 @@ def predict(
     """
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
-    draws, seed, initializer = check_count("draws", draws), check_count("seed", seed, least=0), as_law(initializer)
+    draws, seed, initializer = (
+        check_count("draws", draws),
+        check_count("seed", seed, least=0),
+        as_initializer(initializer),
+    )
     graph, model = (model, model.model) if isinstance(model, Graph) else (None, model)
     model = runnable(model, values=False)
     if y is None:
@@ -131,27 +135,27 @@ def predict(
         networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size, graph=graph)
         alone = networks.traced.symbolic is None  # the steps of a run are those of its samples
         sides = sides_of(x) if gradients else None
-        beside = None if sides is None or alone or sides[1].stop > size else sides
+        extra = None if sides is None or alone or sides[1].stop > size else sides
         parts, known = list[_Part](), None
         for start in steps(range(0, given, size), "predicting pairs"):
             whole = size == given and networks.traced.batch in (None, given)
             both = (x, y) if whole else tuple(_part(side, start, size, networks.traced.batch) for side in (x, y))
-            simulation = Simulation(networks, *both, beside=None if start else beside)
+            simulation = Simulation(networks, *both, extra=None if start else extra)
             parts.append(_predicted_part(simulation, start, given))
-            known = simulation.beside if beside is not None and start == 0 else known
-        found = _assembled(networks, parts, given)
+            known = simulation.extra if extra is not None and start == 0 else known
+        prediction = _assembled(networks, parts, given)
     if sides is None:
-        return found
-    returned = [found.rows[node.index] for node in networks.traced.returned[:1]]
+        return prediction
+    returned = [prediction.rows[node.index] for node in networks.traced.returned[:1]]
     if returned and returned[0].status == "not covered":  # nothing to go back from: no second walk
-        return _with_gradients(found, Gradients.unknown(len(found.rows), f"the output: {returned[0].note}"))
+        return _with_gradients(prediction, Gradients.unknown(len(prediction.rows), f"the output: {returned[0].note}"))
     first, second = (x.pick(side) for side in sides)
     with borrowed(model), stage("predicting gradients"):
         if alone:
             networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
         else:
             networks = networks.of_samples(first, torch_generator(seed, "prediction"))
-        return _with_gradients(found, gradients_of(Simulation(networks, first, second, known=known)))
+        return _with_gradients(prediction, gradients_of(Simulation(networks, first, second, known=known)))
 
 
 def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
@@ -174,22 +178,22 @@ def networks_of(
     size: int,
     graph: Graph | None = None,
 ) -> Networks:
-    """What all batches of pairs of a prediction share: the traced model, its weight law, its random numbers.
+    """What all batches of pairs share: the traced model, the distribution of its weights, the random numbers.
 
     ``size`` is the number of pairs of a batch; ``graph`` is a trace of the model, if there is one already. To be
-    called inside of `borrowed`: even to look at a parametrised weight may change it.
+    called inside of `borrowed`: even to look at a parametrized weight may change it.
     """
-    law = Present() if initializer is None else initializer
+    drawn_from = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
-    context = Context(law, torch_generator(seed, "prediction"), mode=mode, replicates=replicates)
-    refuse_undrawable(model, law)
+    context = Context(drawn_from, torch_generator(seed, "prediction"), mode=mode, replicates=replicates)
+    refuse_undrawable(model, drawn_from)
     if graph is None or graph.symbolic is None:
         graph = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
     fused_loops(*inputs.tensors(), entries=values * len(graph.nodes))
-    same = equal_parameters(model) if isinstance(law, Present) else {}
+    same = equal_parameters(model) if isinstance(drawn_from, Present) else {}
     return Networks(graph, inputs, replace(context, same=same, tied=tied_weights(graph)), draws, seed)
 
 
@@ -210,12 +214,14 @@ def _bound_pairs(
     """Arguments of the model for both sides, all tensors, checked."""
     bound_x, bound_y = (bind(model, _tensors(side), batch_args) for side in (x, y))
     if not keep_integers and not any(tensor.is_floating_point() for tensor in bound_x.tensors()):
-        bound_x, bound_y = (side.map(real_tensor) for side in (bound_x, bound_y))  # beside real ones they are indices
+        bound_x, bound_y = (
+            side.map(real_tensor) for side in (bound_x, bound_y)
+        )  # together with real numbers they are indices
     left, right = bound_x.tensors(), bound_y.tensors()
     if not left or len(left) != len(right):
         raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
     refuse_different_lengths(model, bound_x)
-    axes = 1 if any(tensor.dim() > 1 for tensor in left) else 2  # beside others an input may be one number a sample
+    axes = 1 if any(tensor.dim() > 1 for tensor in left) else 2  # with others, an input may be one number per sample
     for a, b, carries in zip(left, right, bound_x.batched, strict=True):
         if carries:
             check_shapes(a, b, axes)
@@ -293,20 +299,20 @@ def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part
     context = replace(networks.context, budget=CovarianceBudget(pairs, all_pairs), sampled=[])
     walk = Walk(traced, checked_inputs(simulation, first), context, simulation)
     attending = bool(traced.attention_nodes)
-    found = []
+    predicted = []
     for node, value in steps(walk.states(), "predicting layers", len(traced.nodes)):
         value = value[0] if type(value) is tuple and value else value  # of several results the first, as it is measured
         tokens = walk.tokens(value) if attending else None
         one_network = networks.draws == 1 and "networks" in context.sampled  # which shows no error
-        found.append(replace(_row_of(node, value, pairs, one_network), tokens=tokens))
-    rows = [each.row for each in found]
+        predicted.append(replace(_row_of(node, value, pairs, one_network), tokens=tokens))
+    rows = [row.row for row in predicted]
     left = not_drawn(traced.model)
     remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
-    totals = [each.totals for each in found]
+    totals = [row.totals for row in predicted]
     norms, units = _norms(totals, [node.op == "placeholder" for node in traced.nodes])
-    tokens_of_rows = [each.tokens for each in found if each.tokens is not None]
-    replicates = [each.replicates for each in found]
+    tokens_of_rows = [row.tokens for row in predicted if row.tokens is not None]
+    replicates = [row.replicates for row in predicted]
     return _Part(tuple(rows), gaps(totals).cpu().numpy(), norms, norms * units, replicates, tokens_of_rows)
 
 
@@ -345,14 +351,14 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         if len(sampled) < len(parts):
             error[index] = 0 if row.status in ("closed form", "quadrature", "approximate") else np.nan
             continue
-        each = np.concatenate(sampled, axis=1)[:, :pairs]
-        error[index] = standard_error(each)
-        spread = float(standard_error(each.mean(axis=1)))
+        values = np.concatenate(sampled, axis=1)[:, :pairs]
+        error[index] = standard_error(values)
+        spread = float(standard_error(values.mean(axis=1)))
         if not np.isfinite(spread):
-            continue  # scores behind a mask of -∞ have no cosine
+            continue  # scores after a mask of -∞ have no cosine
         stated = f"cosine ± {spread:.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
-    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
+    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.weight_distribution)
     tokens = _tokens([part.tokens for part in parts]) if parts[0].tokens else None
     return Prediction(numbered(rows), cosine, norm, rms, sd, error, gap, tokens)
 
@@ -379,9 +385,9 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names if not more else names[:3]) + more
 
 
-def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
+def _norms(totals_of_rows: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
     """Norms of the x against the start (`reference_norms`), and what makes them ratios per unit."""
-    norms = torch.stack([totals.xx for totals in found]).double().sqrt().cpu().numpy()
-    units = np.array([totals.units for totals in found], dtype=np.float64)
+    norms = torch.stack([totals.xx for totals in totals_of_rows]).double().sqrt().cpu().numpy()
+    units = np.array([totals.units for totals in totals_of_rows], dtype=np.float64)
     start, size = reference_norms(norms, units, inputs)
     return norms / start, np.sqrt(size / np.maximum(units, 1))[:, None]

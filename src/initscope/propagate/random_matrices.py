@@ -111,7 +111,7 @@ def _through_linear(context: Context, state: Any, weights: Any, bias: Any = None
     """By the rule of Linear layers, if the call is what a Linear layer does."""
     if not isinstance(weights, RandomMatrix) or weights.experts or weights.transposed != inputs_first:
         return NotImplemented
-    # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
+    # What is drawn as the bias comes as a reason too; a constant, or the bias of another layer, is not allowed here.
     known = weights.bias == (bias is not None) and (bias is None or is_uncovered(bias))
     if not known or not is_value(state) or is_uncovered(state):
         return NotImplemented
@@ -121,12 +121,12 @@ def _through_linear(context: Context, state: Any, weights: Any, bias: Any = None
 def _layer(weights: RandomMatrix, context: Context) -> Callable[[Any], MomentMaps]:
     """The Linear layers that random matrices amount to, one above the other."""
     rules = [(layer, find_rule(layer)) for layer in weights.layers]
-    own = context.drawn(weights.parameters)
+    drawn = context.drawn(weights.parameters)
 
     def product(before: Any) -> MomentMaps:
         parts = [rule(layer, before, context) for layer, rule in rules if rule is not None]
         after: MomentMaps = parts[0] if len(parts) == 1 else stacked(parts)
-        return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
+        return replace(after, weights=(after.weights - after.fresh) | drawn, fresh=drawn)
 
     return product
 
@@ -138,10 +138,10 @@ def product_with_experts(context: Context, rows: Any, weights: Any, offs: Any = 
         return NotImplemented
     if not weights.experts or not weights.transposed:
         return NotImplemented
-    variances = [context.law(layer).variance for layer in weights.layers]
+    variances = [context.weight_distribution(layer).variance for layer in weights.layers]
     mean = sum(variances) / len(variances)
     if max(variances) > _ALIKE * min(variances):
-        raise NotCovered("its experts are drawn by different laws")
+        raise NotCovered("the weights of its experts have different distributions")
     layer = _layer(replace(weights, layers=weights.layers[:1]), context)
 
     def product(before: MomentMaps) -> MomentMaps:

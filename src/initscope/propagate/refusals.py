@@ -1,4 +1,4 @@
-"""Models whose weights no law can draw: told before anything is predicted, with what to do instead."""
+"""Refuse models whose weights cannot be sampled, before anything is predicted, and say what to do instead."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from initscope.initializers._base import check_takes, weight_layers
 
 __all__ = ["refuse_undrawable"]
 
-_QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 
 
 def refuse_undrawable(model: nn.Module, initializer: Initializer) -> None:
-    """Raise for models whose weights cannot be drawn, and for initializers that state no law for a layer."""
+    """Raise for models whose weights cannot be sampled, and for initializers without a distribution for a layer."""
     instead = (
         "predict the model it was made from, or measure the weights it has: initscope.measure(model, x, y, draws=0)"
     )
@@ -23,8 +23,8 @@ def refuse_undrawable(model: nn.Module, initializer: Initializer) -> None:
         kind = type(module).__name__
         if isinstance(module, torch.jit.ScriptModule):
             raise InputError(f"{kind} is compiled by torch.jit, where weights cannot be drawn; {instead}")
-        if type(module).__module__.startswith(_QUANTISED):
-            raise InputError(f"{kind} holds quantised weights, which cannot be drawn; {instead}")
+        if type(module).__module__.startswith(_QUANTIZED):
+            raise InputError(f"{kind} holds quantized weights, which cannot be drawn; {instead}")
         if isinstance(module, fx.GraphModule) and _is_exported(module):
             raise InputError(
                 f"{type(model).__name__} is exported: its layers are gone and weights are constants; {instead}"
@@ -35,9 +35,9 @@ def refuse_undrawable(model: nn.Module, initializer: Initializer) -> None:
                 f"{name} is complex; formulas here are for real weights; measure it: initscope.measure(model, x, y)"
             )
     if isinstance(initializer, Present):
-        return  # the variance that parametrised weights have now is that of what they give
+        return  # the variance that parametrized weights have now is that of what they give
     for layer in weight_layers(model):
-        initializer.law(layer)  # an initializer without a law for independent weights is refused before any work
+        initializer.weight_distribution(layer)  # raises before any work if weights are not independent
         if "weight" not in layer._parameters and not layer.weight.is_meta:
             check_takes(layer, "weight", initializer.draw(layer, torch.Generator(device=layer.weight.device)))
 

@@ -28,7 +28,7 @@ __all__ = ["Context", "NotCovered", "Reads", "Rule", "find_operation", "find_rul
 Reads = Literal["means", "positions", "distribution"]
 """What a rule may read of its input beyond second moments.
 
-Means of units; covariances between positions or samples; the law of a unit.
+Means of units; covariances between positions or samples; the distribution of a unit.
 """
 _EVERYTHING: tuple[Reads, ...] = ("means", "positions", "distribution")
 
@@ -63,8 +63,8 @@ class Rule:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
-_FOUND: WeakKeyDictionary[type[nn.Module], Rule] = WeakKeyDictionary()
-"""Rules of classes that were asked for, until another rule is registered."""
+_RULE_OF_CLASS: WeakKeyDictionary[type[nn.Module], tuple[Any, Rule]] = WeakKeyDictionary()
+"""Rules of classes that were asked for, with the code of the ``forward`` that each had; cleared by every new rule."""
 _OPERATIONS: dict[tuple[str, type[Value] | None], Rule] = {}
 
 
@@ -116,7 +116,7 @@ def rule(
         raise InputError(f"reads = {reads!r} must be some of {', '.join(_EVERYTHING)}")
 
     def register(function: AnyFunction) -> AnyFunction:
-        _FOUND.clear()
+        _RULE_OF_CLASS.clear()
         for kind in kinds:
             _RULES[kind] = Rule(function, reads, fixed)
             if role is not None:
@@ -132,22 +132,25 @@ def find_rule(module: nn.Module) -> Rule | None:
     if has_own_forward(module):
         return None
     cls = type(module)
-    if cls not in _FOUND:
-        for kind in cls.__mro__:
-            rule = _rule_of_class(kind)
-            if rule is not None and class_computes_as(cls, kind):
-                _FOUND[cls] = rule
-                break
-    return _FOUND.get(cls)
+    code = getattr(cls.forward, "__code__", None)  # not the function, whose closure may hold the class
+    known, rule = _RULE_OF_CLASS.get(cls, (None, None))
+    if rule is not None and known is code:
+        return rule
+    for kind in cls.__mro__:
+        rule = _rule_of_class(kind)
+        if rule is not None and class_computes_as(cls, kind):
+            _RULE_OF_CLASS[cls] = code, rule
+            return rule
+    return None
 
 
 def _rule_of_class(kind: Any) -> Rule | None:
     """Every activation that `initscope.graph` knows goes by the rule of `ActivationLayer`, also one added later."""
-    found = _RULES.get(kind)
-    if found is None and issubclass(kind, nn.Module):
+    rule = _RULES.get(kind)
+    if rule is None and issubclass(kind, nn.Module):
         row = activation_row(kind)
-        found = _RULES.get(ActivationLayer) if row is not None and row.module is kind else None
-    return found
+        rule = _RULES.get(ActivationLayer) if row is not None and row.module is kind else None
+    return rule
 
 
 def operation(

@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from initscope.geometry import Floats, Row
-from initscope.initializers import WeightLaw
+from initscope.initializers import WeightDistribution
 from initscope.theory.norms import relu_stack_cosine_sd
 
 __all__ = ["finite_width_sd", "standard_error"]
@@ -21,7 +21,7 @@ _OPPOSITE, _LEAST_WIDTH_OPPOSITE = -0.75, 100
 
 
 def finite_width_sd(
-    model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Callable[[nn.Module], WeightLaw]
+    model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Callable[[nn.Module], WeightDistribution]
 ) -> Floats:
     """Standard deviation of each row's cosines over the weights, NaN from the first row that is not dense or ReLU.
 
@@ -60,7 +60,7 @@ def finite_width_sd(
     return result
 
 
-def _plain(module: nn.Module | None, law: Callable[[nn.Module], WeightLaw]) -> bool:
+def _plain(module: nn.Module | None, law: Callable[[nn.Module], WeightDistribution]) -> bool:
     if not isinstance(module, nn.Linear):
         return False
     stated = law(module)

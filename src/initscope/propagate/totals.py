@@ -62,9 +62,9 @@ class Totals:
 
 def gaps(many: Sequence[Totals]) -> Tensor:
     """1 - cosine of several sums, ``[…, pairs]``, all by one formula."""
-    summed = [(one.xx, one.yy, one.distance) for one in many if one.distance is not None]
-    found = iter(2 * half_gap_from_sums(*map(torch.stack, zip(*summed, strict=True))) if summed else ())
-    return torch.stack([next(found) if one.given_gap is None else one.given_gap for one in many])
+    summed = [(totals.xx, totals.yy, totals.distance) for totals in many if totals.distance is not None]
+    half_gaps = iter(2 * half_gap_from_sums(*map(torch.stack, zip(*summed, strict=True))) if summed else ())
+    return torch.stack([next(half_gaps) if totals.given_gap is None else totals.given_gap for totals in many])
 
 
 def total(*maps: Tensor, kept: int = 1) -> list[Tensor]:

@@ -65,7 +65,9 @@ class Walk:
         if not is_value(value):
             return [float("nan")], [float("nan")]
         pairs = zip(value.replicates, self._contexts, strict=False)
-        return [each.token_cosine(context) for each, context in pairs], [each.entropy for each in value.replicates]
+        return [replicate.token_cosine(context) for replicate, context in pairs], [
+            replicate.entropy for replicate in value.replicates
+        ]
 
     def _value(self, node: Node) -> Any:
         if node.op == "placeholder":

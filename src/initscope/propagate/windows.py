@@ -65,7 +65,7 @@ class Sites:
         return cls(size, (1,) * len(positions), (start, other))
 
     def through(self, stride: tuple[int, ...], taps: tuple[Offset, ...]) -> Sites:
-        """The sites of the layer below, whose window ``taps`` every site reads; the taps of one site are neighbours."""
+        """The sites of the layer below, whose window ``taps`` every site reads; the taps of one site are neighbors."""
         shifts = tuple(
             tuple(s * a + t for s, a, t in zip(stride, shift, tap, strict=True))
             for shift, tap in itertools.product(self.shifts, taps)
@@ -136,9 +136,14 @@ class FilterTaps(Windows):
 
     def sites(self, positions: tuple[int, ...]) -> tuple[Tensor, ...]:
         """For each axis the input position that each padded position stands for, -1 for a zero."""
-        one: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": self.padding_mode}
+        window: dict[str, Any] = {
+            "kernel_size": (1,),
+            "stride": (1,),
+            "dilation": (1,),
+            "padding_mode": self.padding_mode,
+        }
         return tuple(
-            box_sum(torch.arange(1, size + 1), padding=(pad,), **one) - 1
+            box_sum(torch.arange(1, size + 1), padding=(pad,), **window) - 1
             for size, pad in zip(positions, self.padding, strict=True)
         )
 
@@ -147,13 +152,13 @@ class FilterTaps(Windows):
         lines = []
         for axis, sites in enumerate(self.sites(positions)):
             span = (self.kernel_size[axis] - 1) * self.dilation[axis]
-            starts = torch.arange(0, len(sites) - span, self.stride[axis])
-            lines.append([sites[starts + self.dilation[axis] * tap] for tap in range(self.kernel_size[axis])])
+            first_sites = torch.arange(0, len(sites) - span, self.stride[axis])
+            lines.append([sites[first_sites + self.dilation[axis] * tap] for tap in range(self.kernel_size[axis])])
         for taps in itertools.product(*lines):
-            place, inside = torch.zeros((), dtype=torch.long), torch.ones((), dtype=torch.bool)
+            index, inside = torch.zeros((), dtype=torch.long), torch.ones((), dtype=torch.bool)
             for line, size in zip(taps, positions, strict=True):
-                place, inside = place[..., None] * size + line.clamp_min(0), inside[..., None] & (line >= 0)
-            yield torch.where(inside, place, -1).flatten()
+                index, inside = index[..., None] * size + line.clamp_min(0), inside[..., None] & (line >= 0)
+            yield torch.where(inside, index, -1).flatten()
 
     def center(self, values: Tensor) -> Tensor:
         """What the center tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""

@@ -14,7 +14,7 @@ from initscope.geometry import covered_rows
 if TYPE_CHECKING:
     from initscope.geometry import Floats
 
-__all__ = ["Thumbnail", "thumbnails"]
+__all__ = ["Thumbnail", "data_uri", "thumbnails"]
 
 _SIDE = 96  # pixels; larger images are scaled down
 
@@ -47,12 +47,19 @@ def thumbnails(x: Any, y: Any, *, angles: Floats, count: int = 6) -> list[Thumbn
     low, high = min(0.0, images.min()), max(1.0, images.max())
     pixels = np.round(255 * (images[:, chosen] - low) / (high - low)).astype(np.uint8)
     return [
-        Thumbnail(_data_uri(pixels[0, k]), _data_uri(pixels[1, k]), *angles[[first, last], pair].tolist())
+        Thumbnail(data_uri(pixels[0, k]), data_uri(pixels[1, k]), *angles[[first, last], pair].tolist())
         for k, pair in enumerate(chosen)
     ]
 
 
-def _data_uri(pixels: Any) -> str:
+def data_uri(pixels: Any) -> str:
+    """Return an image ``[C, H, W]`` of bytes as a data URI, scaled down to at most 96 pixels.
+
+    Parameters
+    ----------
+    pixels
+        Array of uint8.
+    """
     from PIL import Image
 
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(np.moveaxis(pixels, 0, -1)))

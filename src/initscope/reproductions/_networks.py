@@ -90,7 +90,7 @@ def _predict_ratios(
     They are those of the exact distribution for He fan-out, rescaled by the variance of each layer; gradients and
     errors use the independence assumption of theorem 3.
     """
-    variances = [initializer.law(layer).variance for layer in make_layers([inputs, *widths])]
+    variances = [initializer.weight_distribution(layer).variance for layer in make_layers([inputs, *widths])]
     forward = [variance * width / 2 for variance, width in zip(variances, widths)]
     # In the backward pass from layer l+1 to l, the same weights are multiplied by the mask of layer l.
     backward = [variance * width / 2 for variance, width in zip(variances[1:], widths)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from initscope.data import load_any
+from initscope.data import load
 from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.cosine_scatter import layer_cosines
@@ -64,7 +64,7 @@ def nearest_definition(numbers: Mapping[str, Number]) -> dict[str, Number]:
 
 def run(images: Any = None, *, spec: str = "imagenet-sample", limit: int | None = None) -> ChannelAngles:
     """Compute the angle between color channels, and the relative difference of their norms by several definitions."""
-    loaded = load_any(spec, limit=limit) if images is None else images
+    loaded = load(spec, limit=limit) if images is None else images
     pixels = getattr(loaded, "images", loaded)
     return ChannelAngles(getattr(loaded, "name", "your images"), channel_statistics(pixels))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.data import gaussian_pairs, load_any, random_pairs
+from initscope.data import gaussian_pairs, load, random_pairs
 from initscope.errors import check_count
 from initscope.initializers import He, Initializer, Orthogonal, ZeroSum
 from initscope.measurement import measure
@@ -69,7 +69,7 @@ def run(
 
     Cosines are those of pre-activations, which become orthogonal according to the source.
     """
-    x, y, _ = random_pairs(load_any(spec, limit=limit) if images is None else images, pairs, seed)
+    x, y, _ = random_pairs(load(spec, limit=limit) if images is None else images, pairs, seed)
     x, y = np.asarray(x), np.asarray(y)
     mean = (x.mean(axis=(0, 2, 3), keepdims=True) + y.mean(axis=(0, 2, 3), keepdims=True)) / 2
     plain, normed = f"conv3x3x{filters}-relu*{depth}", f"conv3x3x{filters}-bn-relu*{depth}"

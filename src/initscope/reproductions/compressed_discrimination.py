@@ -76,7 +76,7 @@ def run(
     seed: int = 0,
 ) -> CompressedDiscrimination:
     """Take fewer and fewer measurements of labeled images; classify and reconstruct from them."""
-    loaded = [data.load_any(spec, limit=limit) for spec in specs] if images is None else [images]
+    loaded = [data.load(spec, limit=limit) for spec in specs] if images is None else [images]
     by_data = []
     for image_set in loaded:
         if getattr(image_set, "labels", None) is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.data import gaussian_pairs, load_any, random_pairs
+from initscope.data import gaussian_pairs, load, random_pairs
 from initscope.errors import check_count
 from initscope.initializers import He
 from initscope.measurement import measure
@@ -118,7 +118,7 @@ def run(
     images
         An `initscope.data.ImageSet` or an array of images, instead of the panels.
     panels
-        Data (as in `initscope.data.load_any`; ``gaussian`` with correlations from -1 to 1) and side of the filters.
+        Data (as in `initscope.data.load`; ``gaussian`` with correlations from -1 to 1) and side of the filters.
     pairs, filters, layers, limit
         Numbers of pairs, of filters, of random layers, and of images from which pairs are sampled.
     """
@@ -131,7 +131,7 @@ def run(
             drawn = [gaussian_pairs(1, rho, seed=seed + k) for k, rho in enumerate(np.linspace(-1, 1, pairs).tolist())]
             x, y = (np.concatenate(side) for side in zip(*drawn))
         else:
-            x, y, _ = random_pairs(load_any(name, limit=limit), pairs, seed)
+            x, y, _ = random_pairs(load(name, limit=limit), pairs, seed)
         rows.append(_panel(name, x, y, kernel_size, filters, layers, seed))
     return CosineScatter(filters, tuple(rows))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.data import load_any, random_pairs
+from initscope.data import load, random_pairs
 from initscope.errors import InputError
 from initscope.reproductions._figures import Rows
 from initscope.reproductions._statistics import mean_and_error
@@ -76,7 +76,7 @@ def run(
     """
     rows = []
     for name in specs if images is None else ("your images",):
-        x, y, _ = random_pairs(load_any(name, limit=limit) if images is None else images, pairs, seed)
+        x, y, _ = random_pairs(load(name, limit=limit) if images is None else images, pairs, seed)
         if np.ndim(x) != 4:
             raise InputError(f"images of shape {np.shape(x)[1:]} must be [n, channels, height, width]")
         x, y = (np.asarray(side, dtype=np.float64).mean(axis=1, keepdims=True) for side in (x, y))

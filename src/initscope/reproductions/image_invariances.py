@@ -68,7 +68,7 @@ def run(
 ) -> Curves:
     """Measure invariance after random blocks of 3×3 convolution, ReLU and average pooling; images are centered."""
     check_count("draws", draws, least=2, hint="a standard error needs at least two")
-    loaded = data.load_any(spec, limit=limit) if images is None else images
+    loaded = data.load(spec, limit=limit) if images is None else images
     originals = np.asarray(getattr(loaded, "images", loaded), dtype=np.float64)
     if originals.ndim != 4 or min(originals.shape[2:]) % 2**blocks:
         raise InputError(f"images of shape {originals.shape} must be [N, C, H, W] with sides divisible by 2^{blocks}")

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from initscope.class_geometry import AngleDistortion, angle_distortion, train
-from initscope.data import load_any
+from initscope.data import load
 from initscope.data.locations import find, missing
 from initscope.initializers import he_
 from initscope.models import load_model
@@ -80,7 +80,7 @@ def run(
     """Compute angle ratios of random pairs in VGG-16, or in a dense network with ``spec="digits"``."""
     networks = _trained_on_digits(seed) if spec == "digits" else _vgg(seed)
     if images is None:
-        images = split_sets("digits")[1] if spec == "digits" else load_any(spec, normalize="imagenet")
+        images = split_sets("digits")[1] if spec == "digits" else load(spec, normalize="imagenet")
     distortions = {name: angle_distortion(model, images, pairs=pairs, seed=seed) for name, model in networks.items()}
     rows = [
         DistortionRow(name, row.layer, row.measured.median, row.measured.low, row.measured.high, row.predicted.median)

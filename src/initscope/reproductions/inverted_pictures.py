@@ -33,7 +33,7 @@ def run(
     seed: int = 0,
 ) -> Inversions:
     """Invert layers; ``weights`` is a file in a folder of INITSCOPE_DATA, or None for He's initialization."""
-    loaded = data.load_any(spec, limit=limit) if images is None else images
+    loaded = data.load(spec, limit=limit) if images is None else images
     originals = np.asarray(getattr(loaded, "images", loaded), dtype=np.float32)
     if originals.ndim != 4:
         raise InputError(f"images of shape {originals.shape} must be [N, C, H, W]")

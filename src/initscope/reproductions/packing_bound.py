@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.data import load_any
+from initscope.data import load
 from initscope.measurement import Packing, packing_numbers
 from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes
@@ -49,7 +49,7 @@ def run(
     seed: int = 0,
 ) -> PackingBound:
     """Normalize images to unit vectors and select points at distance ε or more, farthest first."""
-    loaded = load_any(spec, limit=limit) if images is None else images
+    loaded = load(spec, limit=limit) if images is None else images
     rows = np.asarray(getattr(loaded, "images", loaded), dtype=np.float64)
     rows = rows.reshape(len(rows), -1)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

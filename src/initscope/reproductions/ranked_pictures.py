@@ -87,7 +87,7 @@ def run(
 
     ``methods`` are names in `hashing_table.METHODS`; ties are in the order of the rows.
     """
-    loaded = data.load_any(spec, limit=limit) if images is None else images
+    loaded = data.load(spec, limit=limit) if images is None else images
     if loaded.labels is None:
         raise InputError(f"{loaded.name} has no labels, which are needed to compare answers")
     originals = np.asarray(loaded.images)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from initscope.data import load_any, random_pairs
+from initscope.data import load, random_pairs
 from initscope.errors import InputError
 from initscope.initializers import He
 from initscope.measurement import measure
@@ -27,7 +27,7 @@ _FULL, _SMALL = "imagenet-sample:resolution=224", "photos:crop=32"
 
 
 def _pairs(data: Any, spec: str, pairs: int, limit: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    x, y, _ = random_pairs(load_any(spec, limit=limit) if data is None else data, pairs, seed)
+    x, y, _ = random_pairs(load(spec, limit=limit) if data is None else data, pairs, seed)
     if x.ndim != 4:
         raise InputError(f"data of shape {x.shape} must be images [N, channels, height, width]")
     return np.asarray(x), np.asarray(y)

@@ -19,7 +19,7 @@ from torch import nn
 from initscope.class_geometry import SMALL_CNN, Training, train
 from initscope.class_geometry.neural_collapse import layer_rows
 from initscope.class_geometry.outputs import layers_of
-from initscope.data import ImageSet, load, load_any
+from initscope.data import ImageSet, load
 from initscope.data.locations import find
 from initscope.errors import InputError
 from initscope.models import load_model
@@ -44,7 +44,7 @@ def split_sets(spec: str) -> tuple[ImageSet, ImageSet]:
     if spec == "digits":
         digits = load("digits")
         return digits[:1200], digits[1200:]
-    train_set, test_set = (load_any(f"{spec}:split={split}", normalize="imagenet") for split in ("train", "test"))
+    train_set, test_set = (load(f"{spec}:split={split}", normalize="imagenet") for split in ("train", "test"))
     return train_set, test_set
 
 

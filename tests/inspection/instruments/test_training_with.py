@@ -292,3 +292,21 @@ def test_candidates_may_bring_other_inputs_of_the_same_samples():
     )
     assert set(compared.helps) == {"scaled"}
     assert compared.samples == 64
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_steps_of_small_models_have_the_bits_of_torchs_own(kind):
+    """They are taken with lists of tensors, which is faster; a model above the bound takes them tensor by tensor."""
+    model = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3))
+    x = torch.randn(N, 5, generator=torch.Generator().manual_seed(2))
+    copied, _, optimizer = OptimizerSpec(kind, 0.01).copies(model, None)
+    assert optimizer.param_groups[0]["foreach"] is True
+    expected = kind(model.parameters(), lr=0.01, foreach=False)
+    for _ in range(30):
+        for network, steps in ((model, expected), (copied, optimizer)):
+            steps.zero_grad()
+            network(x).square().sum().backward()
+            steps.step()
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), copied.parameters(), strict=True))
+    large = OptimizerSpec(kind, 0.01).copies(nn.Linear(1, 1 << 20), None)[2]
+    assert large.param_groups[0]["foreach"] is None

@@ -72,7 +72,7 @@ def test_skip_against_gradients_of_wide_networks():
             model(row[None]).sum().backward()
             parts = []
             for layer in (model.stem, model.branch, model.head):
-                of = law.law(layer)
+                of = law.weight_distribution(layer)
                 parts += [of.variance**0.5 * layer.weight.grad.flatten(), of.bias_variance**0.5 * layer.bias.grad]
             gradients.append(torch.cat(parts))
         stacked = torch.stack(gradients).double()

@@ -37,7 +37,7 @@ def draw_batch(model: nn.Module, inputs: Any, targets: Any, samples: int = SAMPL
         Of the choice.
     """
     check_count("samples", samples)
-    bound = bind(model, _tensors(inputs, model), unlabelled=targets is not None)
+    bound = bind(model, _tensors(inputs, model), unlabeled=targets is not None)
     batch = Batch(bound.map(lambda tensor: tensor.detach()), _tensors(targets, None))
     if not any(bound.batched) or len(batch) <= samples:
         return batch

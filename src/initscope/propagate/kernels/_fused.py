@@ -1,6 +1,6 @@
 r"""Compiled loops for kernel matrices of ReLU stacks (numba, optional): one image against a block of others at once.
 
-Maps are ``[positions, others]``, the others innermost, so that every loop runs over neighbours in memory, and a block
+Maps are ``[positions, others]``, the others innermost, so that every loop runs over neighbors in memory, and a block
 small enough for its maps never to leave the caches. With :math:`t = (1-|\rho|)/2` the ReLU of two units is
 
 .. math:: E\,R(X)R(Y) = \tfrac12\sqrt{k_{xx}k_{yy}}\,(\max(\rho, 0) + t^{3/2}Q(t)), \qquad
@@ -59,31 +59,31 @@ def products(image: Floats, others: Floats, out: Floats) -> None:
 
 
 @compile_loop
-def rectify(k: Floats, own: Floats, others: Floats, inverse: Floats, coefficients: Any) -> None:
+def rectify(k: Floats, anchor: Floats, others: Floats, inverse: Floats, coefficients: Any) -> None:
     """The ReLU's dual, in place on covariances ``k`` [positions, n].
 
-    ``own`` [2, positions] and ``others``, ``inverse`` [positions, n]: deviations of the units and their inverses.
+    ``anchor`` [2, positions] and ``others``, ``inverse`` [positions, n]: deviations of the units and their inverses.
     """
     q0, q1, q2, q3, q4, q5, q6, q7 = coefficients[:8]
-    half, one, nothing = np.float32(0.5), np.float32(1), np.float32(0)
+    half, unity, nothing = np.float32(0.5), np.float32(1), np.float32(0)
     for p in range(k.shape[0]):
-        sd, inv, row, sds, invs = own[0, p], own[1, p], k[p], others[p], inverse[p]
+        sd, inv, row, sds, invs = anchor[0, p], anchor[1, p], k[p], others[p], inverse[p]
         for j in range(row.shape[0]):
-            rho = min(max(row[j] * (inv * invs[j]), -one), one)
+            rho = min(max(row[j] * (inv * invs[j]), -unity), unity)
             t = half - half * abs(rho)
             q = (((((((q7 * t + q6) * t + q5) * t + q4) * t + q3) * t + q2) * t + q1) * t + q0) * t * math.sqrt(t)
             row[j] = half * (sd * sds[j]) * (max(rho, nothing) + q)
 
 
 @compile_loop
-def rectify_tangent(k: Floats, tangent: Floats, own: Floats, inverse: Floats, coefficients: Any) -> None:
+def rectify_tangent(k: Floats, tangent: Floats, anchor: Floats, inverse: Floats, coefficients: Any) -> None:
     """``tangent`` times E R'(X)R'(Y), in place; ``k`` are the covariances before the ReLU."""
     a0, a1, a2, a3, a4, a5, a6, a7 = coefficients[8:]
-    half, one, turn = np.float32(0.5), np.float32(1), np.float32(1 / math.pi)
+    half, unity, turn = np.float32(0.5), np.float32(1), np.float32(1 / math.pi)
     for p in range(k.shape[0]):
-        inv, row, target, invs = own[1, p], k[p], tangent[p], inverse[p]
+        inv, row, target, invs = anchor[1, p], k[p], tangent[p], inverse[p]
         for j in range(row.shape[0]):
-            rho = min(max(row[j] * (inv * invs[j]), -one), one)
+            rho = min(max(row[j] * (inv * invs[j]), -unity), unity)
             t = half - half * abs(rho)
             a = turn * math.sqrt(t) * (((((((a7 * t + a6) * t + a5) * t + a4) * t + a3) * t + a2) * t + a1) * t + a0)
             target[j] *= half - a if rho > 0 else a
@@ -148,20 +148,20 @@ def shifted_sums(row: Floats, taps: int, shift: int, out: Floats) -> None:
 def _sum_across(maps: Floats, edges: Any, taps: int, shift: int, row: Floats, out: Floats) -> None:
     """Sums of ``taps`` entries, ``shift`` apart, along the rows of ``maps`` [height, width · n] into ``out``.
 
-    ``edges``: padded columns before, the columns that stand there (-1: zero) and n; ``row``: room for a padded row.
+    ``edges``: padded columns before, the columns that stand there (-1: zero) and n; ``row``: memory for a padded row.
     """
     before, columns, n = edges
     width = maps.shape[1] // n
     for i in range(maps.shape[0]):
         source, target = maps[i], out[i]
-        own = row[before * n : (before + width) * n]
-        for t in range(own.shape[0]):
-            own[t] = source[t]
+        inner = row[before * n : (before + width) * n]
+        for t in range(inner.shape[0]):
+            inner[t] = source[t]
         for j in range(columns.shape[0]):
             if j < before or j >= before + width:
-                place, column = row[j * n : (j + 1) * n], columns[j]
+                part, column = row[j * n : (j + 1) * n], columns[j]
                 for c in range(n):
-                    place[c] = source[column * n + c] if column >= 0 else np.float32(0)
+                    part[c] = source[column * n + c] if column >= 0 else np.float32(0)
         shifted_sums(row, taps, shift, target)
 
 

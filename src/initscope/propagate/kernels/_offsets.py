@@ -56,11 +56,11 @@ def _add(total: Floats, line: Floats) -> None:
 
 
 @compile_loop
-def _roots(k: Floats, own: Floats, others: Floats, out: Floats) -> None:
+def _roots(k: Floats, anchor: Floats, others: Floats, out: Floats) -> None:
     """±√t of covariances and of the inverse deviations on both sides; never 0, so that the sign stays."""
-    half, one, tiny = np.float32(0.5), np.float32(1), np.float32(1e-20)
+    half, unity, tiny = np.float32(0.5), np.float32(1), np.float32(1e-20)
     for t in range(out.shape[0]):
-        rho = min(max(k[t] * (own[t] * others[t]), -one), one)
+        rho = min(max(k[t] * (anchor[t] * others[t]), -unity), unity)
         root = math.sqrt(max(half - half * abs(rho), tiny))
         out[t] = root if rho > 0 else -root
 
@@ -78,31 +78,31 @@ def _slopes(roots: Floats, coefficients: Any, target: Floats) -> None:
 
 
 @compile_loop
-def _duals(roots: Floats, own: Floats, others: Floats, coefficients: Any, out: Floats) -> None:
+def _duals(roots: Floats, anchor: Floats, others: Floats, coefficients: Any, out: Floats) -> None:
     """E R(X)R(Y), with the deviations on both sides."""
     q0, q1, q2, q3, q4, q5, q6, q7 = coefficients[:8]
-    half, one, two, nothing = np.float32(0.5), np.float32(1), np.float32(2), np.float32(0)
+    half, unity, two, nothing = np.float32(0.5), np.float32(1), np.float32(2), np.float32(0)
     for j in range(out.shape[0]):
         root = roots[j]
         t = root * root
         q = (((((((q7 * t + q6) * t + q5) * t + q4) * t + q3) * t + q2) * t + q1) * t + q0) * t * abs(root)
-        out[j] = half * (own[j] * others[j]) * ((one - two * t if root > 0 else nothing) + q)
+        out[j] = half * (anchor[j] * others[j]) * ((unity - two * t if root > 0 else nothing) + q)
 
 
 @compile_loop
 def _edges(row: Floats, before: int, width: int, wraps: bool) -> None:
-    """What stands beside the ``width`` columns of a padded row: zeros, or the columns of the other end."""
+    """What surrounds the ``width`` columns of a padded row: zeros, or the columns of the other end."""
     for j in range(row.shape[0] // LANES):
         if j < before or j >= before + width:
-            place = row[j * LANES : (j + 1) * LANES]
+            target = row[j * LANES : (j + 1) * LANES]
             if wraps:
                 column = before + (j - before) % width
                 source = row[column * LANES : (column + 1) * LANES]
                 for c in range(LANES):
-                    place[c] = source[c]
+                    target[c] = source[c]
             else:
                 for c in range(LANES):
-                    place[c] = 0
+                    target[c] = 0
 
 
 @compile_loop
@@ -118,14 +118,14 @@ def _across(source: Floats, axis: Any, out: Floats) -> None:
 
 @compile_loop
 def _down(sums: Floats, i: int, axis: Any, height: int, wraps: bool, out: Floats) -> None:
-    """Row ``i`` of the sums down ``height`` rows; a row of zeros behind them stands for all outside."""
+    """Row ``i`` of the sums down ``height`` rows; a row of zeros after them stands for all outside."""
     taps, dilation, size = axis[0], axis[1], out.shape[0]
     first = i * axis[2] - axis[3]
     if taps == 3:
-        one = _inside(first, height, wraps) * size
+        first_row = _inside(first, height, wraps) * size
         two = _inside(first + dilation, height, wraps) * size
         three = _inside(first + 2 * dilation, height, wraps) * size
-        a, b, c = sums[one : one + size], sums[two : two + size], sums[three : three + size]
+        a, b, c = sums[first_row : first_row + size], sums[two : two + size], sums[three : three + size]
         for t in range(size):
             out[t] = a[t] + b[t] + c[t]
         return
@@ -144,7 +144,7 @@ def _inside(row: int, height: int, wraps: bool) -> int:
 
 
 @compile_loop
-def _place(size: Any, down: int, across: int, wraps: bool) -> Any:
+def _overlap(size: Any, down: int, across: int, wraps: bool) -> Any:
     """Of maps of ``size`` at an offset: the size, where both images begin, and how many rows and columns have partners.
 
     Filters that wrap around the edges leave every position its partner.
@@ -152,16 +152,16 @@ def _place(size: Any, down: int, across: int, wraps: bool) -> Any:
     height, width = size[0], size[1]
     if wraps:
         return (height, width), (0, 0), (down % height, across % width), (height, width)
-    own, partner = (max(0, -down), max(0, -across)), (max(0, down), max(0, across))
-    return (height, width), own, partner, (height - abs(down), width - abs(across))
+    anchor, partner = (max(0, -down), max(0, -across)), (max(0, down), max(0, across))
+    return (height, width), anchor, partner, (height - abs(down), width - abs(across))
 
 
 @compile_loop
-def _row(own: Floats, others: Floats, place: Any, i: int, lines: Floats) -> Any:
+def _row(anchor: Floats, others: Floats, overlap: Any, i: int, lines: Floats) -> Any:
     """Row ``i`` of values ``[positions · lanes]`` of both images, from where `_place` says."""
-    (height, width), (top, left), (upper, beside), (_, count) = place
-    x = _line(own, (top + i) * width, width, left, count, lines[0])
-    return x, _line(others, (upper + i) % height * width, width, beside, count, lines[1])
+    (height, width), (top, left), (upper, left_other), (_, count) = overlap
+    x = _line(anchor, (top + i) * width, width, left, count, lines[0])
+    return x, _line(others, (upper + i) % height * width, width, left_other, count, lines[1])
 
 
 @compile_loop
@@ -172,35 +172,35 @@ def _padded(maps: Floats, i: int, count: int, columns: Any) -> Floats:
 
 
 @compile_loop
-def _begin(own: Floats, others: Floats, place: Any, columns: Any, wraps: bool, room: Any) -> None:
+def _begin(anchor: Floats, others: Floats, overlap: Any, columns: Any, wraps: bool, scratch: Any) -> None:
     """Products of both images, ``[channels, positions · lanes]``, summed over channels, into the first maps."""
-    maps, _, lines, _ = room
-    rows, count = place[3]
+    maps, _, lines, _ = scratch
+    rows, count = overlap[3]
     for i in range(rows):
         row = _padded(maps[0], i, count, columns)
         inner = row[columns[3] * LANES : (columns[3] + count) * LANES]
-        for channel in range(own.shape[0]):
-            x, y = _row(own[channel], others[channel], place, i, lines)
+        for channel in range(anchor.shape[0]):
+            x, y = _row(anchor[channel], others[channel], overlap, i, lines)
             _multiply(inner, x, y, channel == 0)
         _edges(row, columns[3], count, wraps)
 
 
 @compile_loop
-def _sum_rows(columns: Any, places: Any, maps: Floats, sums: Floats) -> None:
-    """Sums along the rows of the maps before a layer, with a row of zeros behind them."""
-    rows, count = places[0][3]
-    size = places[1][3][1] * LANES
+def _sum_rows(columns: Any, overlaps: Any, maps: Floats, sums: Floats) -> None:
+    """Sums along the rows of the maps before a layer, with a row of zeros after them."""
+    rows, count = overlaps[0][3]
+    size = overlaps[1][3][1] * LANES
     for i in range(rows):
         _across(_padded(maps, i, count, columns), columns, sums[i * size : (i + 1) * size])
     sums[rows * size : (rows + 1) * size] = 0
 
 
 @compile_loop
-def _weighed(i: int, layer: Any, scale: Any, places: Any, known: Any, room: Any) -> None:
-    """Row ``i`` behind the weights: covariances and tangents; ``known``: of them there were, wrapping or not."""
-    _, sums, lines, _ = room
+def _weighed(i: int, layer: Any, scale: Any, overlaps: Any, known: Any, scratch: Any) -> None:
+    """Row ``i`` after the weights: covariances and tangents; ``known``: of them there were, wrapping or not."""
+    _, sums, lines, _ = scratch
     kinds, tangent, wraps = known
-    rows, size = places[0][3][0], places[1][3][1] * LANES
+    rows, size = overlaps[0][3][0], overlaps[1][3][1] * LANES
     k, theta = lines[2, :size], lines[3, :size]
     _down(sums[0], i, layer[0], rows, wraps, k)
     for t in range(size):
@@ -215,67 +215,67 @@ def _weighed(i: int, layer: Any, scale: Any, places: Any, known: Any, room: Any)
 
 
 @compile_loop
-def _rectify(i: int, start: int, own: Floats, others: Floats, place: Any, tangent: bool, room: Any) -> None:
-    """Row ``i`` behind the ReLU; deviations stand from ``start`` on, their inverses after them."""
-    lines, coefficients = room[2], room[3]
-    (height, width), _, _, (_, count) = place
+def _rectify(i: int, start: int, anchor: Floats, others: Floats, overlap: Any, tangent: bool, scratch: Any) -> None:
+    """Row ``i`` after the ReLU; deviations stand from ``start`` on, their inverses after them."""
+    lines, coefficients = scratch[2], scratch[3]
+    (height, width), _, _, (_, count) = overlap
     size, end = count * LANES, start + height * width
     k, theta, root = lines[2, :size], lines[3, :size], lines[4, :size]
-    x, y = _row(own[end * LANES :], others[end * LANES :], place, i, lines)
+    x, y = _row(anchor[end * LANES :], others[end * LANES :], overlap, i, lines)
     _roots(k, x, y, root)
     if tangent:
         _slopes(root, coefficients, theta)
-    x, y = _row(own[start * LANES :], others[start * LANES :], place, i, lines)
+    x, y = _row(anchor[start * LANES :], others[start * LANES :], overlap, i, lines)
     _duals(root, x, y, coefficients, k)
 
 
 @compile_loop
-def _keep(line: Floats, i: int, place: Any, columns: Any, wraps: bool, maps: Floats) -> None:
+def _keep(line: Floats, i: int, overlap: Any, columns: Any, wraps: bool, maps: Floats) -> None:
     """A row for the next filter, padded as it wants it."""
-    row, before = _padded(maps, i, place[3][1], columns), columns[3]
+    row, before = _padded(maps, i, overlap[3][1], columns), columns[3]
     inner = row[before * LANES : before * LANES + line.shape[0]]
     for t in range(line.shape[0]):
         inner[t] = line[t]
-    _edges(row, before, place[3][1], wraps)
+    _edges(row, before, overlap[3][1], wraps)
 
 
 @compile_loop
-def add_offsets(own: Any, others: Any, layers: Any, offsets: Any, options: Any, room: Any, out: Any) -> None:
+def add_offsets(anchors: Any, others: Any, layers: Any, offsets: Any, options: Any, scratch: Any, out: Any) -> None:
     """Add to ``out`` [kinds, lanes], in float64, covariances and tangents of all positions at ``offsets`` [n, 2].
 
-    ``own``, ``others``: images [channels, positions · lanes] and deviations before ReLUs [places · lanes]. ``layers``:
-    for both axes of every filter taps, dilation, stride, padding before and behind; sizes of all maps; where the
-    deviations of a layer begin, -1 if it has no ReLU; gain and bias. ``options``: whether tangents are wanted, and
-    filters wrap around the edges. ``room``: memory for maps, sums, lines, and the coefficients of the duals.
+    ``anchors``, ``others``: images [channels, positions · lanes] and deviations before ReLUs [positions · lanes].
+    ``layers``: for both axes of every filter taps, dilation, stride, padding before and after; sizes of all maps; where
+    the deviations of a layer begin, -1 if it has no ReLU; gain and bias. ``options``: whether tangents are wanted, and
+    filters wrap around the edges. ``scratch``: memory for maps, sums, lines, and the coefficients of the duals.
     """
-    geometry, sizes, starts, scales = layers
+    geometry, sizes, first_maps, scales = layers
     tangent, wraps = options
-    depth, lines = geometry.shape[0], room[2]
+    depth, lines = geometry.shape[0], scratch[2]
     for n in range(offsets.shape[0]):
         down, across = offsets[n]
         for layer in range(depth):
             down, across = down * geometry[layer, 0, 2], across * geometry[layer, 1, 2]
-        before = _place(sizes[0], down, across, wraps)
-        _begin(own[0], others[0], before, geometry[0, 1], wraps, room)
+        before = _overlap(sizes[0], down, across, wraps)
+        _begin(anchors[0], others[0], before, geometry[0, 1], wraps, scratch)
         totals = lines[5:7]
         totals[:] = 0
         for layer in range(depth):
             down, across = down // geometry[layer, 0, 2], across // geometry[layer, 1, 2]
-            behind = _place(sizes[layer + 1], down, across, wraps)
+            after = _overlap(sizes[layer + 1], down, across, wraps)
             kinds = 2 if tangent and layer else 1
             for kind in range(kinds):
-                _sum_rows(geometry[layer, 1], (before, behind), room[0][kind], room[1][kind])
-            for i in range(behind[3][0]):
-                _weighed(i, geometry[layer], scales[layer], (before, behind), (kinds, tangent, wraps), room)
-                if starts[layer] >= 0:
-                    _rectify(i, starts[layer], own[1], others[1], behind, tangent, room)
+                _sum_rows(geometry[layer, 1], (before, after), scratch[0][kind], scratch[1][kind])
+            for i in range(after[3][0]):
+                _weighed(i, geometry[layer], scales[layer], (before, after), (kinds, tangent, wraps), scratch)
+                if first_maps[layer] >= 0:
+                    _rectify(i, first_maps[layer], anchors[1], others[1], after, tangent, scratch)
                 for kind in range(out.shape[0]):
-                    line = lines[2 + kind, : behind[3][1] * LANES]
+                    line = lines[2 + kind, : after[3][1] * LANES]
                     if layer == depth - 1:
                         _add(totals[kind, : line.shape[0]], line)
                     else:
-                        _keep(line, i, behind, geometry[layer + 1, 1], wraps, room[0][kind])
-            before = behind
+                        _keep(line, i, after, geometry[layer + 1, 1], wraps, scratch[0][kind])
+            before = after
         for kind in range(out.shape[0]):
-            for t in range(behind[3][1] * LANES):
+            for t in range(after[3][1] * LANES):
                 out[kind, t % LANES] += totals[kind, t]

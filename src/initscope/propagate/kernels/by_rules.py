@@ -50,7 +50,7 @@ def pair_kernel(
 class _Sizes:
     """How many pairs at once: their maps, or their covariances between positions where a layer averages these.
 
-    How many positions that layer reads is known behind the first batch; until then as many as the input has.
+    The number of positions that layer reads is known after the first batch; until then, that of the input is used.
     """
 
     def __init__(self, networks: Networks, inputs: Inputs) -> None:
@@ -71,11 +71,11 @@ class _Sizes:
         entries = 4 * self._pooled * self._positions * len(self._traced.nodes)
         return min(self._most, max(1, _COVARIANCES // entries))
 
-    def learn(self, found: dict[Any, int]) -> None:
-        """Positions behind every step, from a batch that was walked through."""
-        read = [found[step] for step in self._read_by_pools if step in found]
+    def learn(self, positions: dict[Any, int]) -> None:
+        """Positions after every step, from a batch that was walked through."""
+        read = [positions[step] for step in self._read_by_pools if step in positions]
         if read and len(read) == len(self._read_by_pools):
-            self._pooled, self._positions = max(read), max(self._positions, *found.values())
+            self._pooled, self._positions = max(read), max(self._positions, *positions.values())
 
 
 def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangents: bool) -> Tensor:
@@ -91,7 +91,7 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     if not isinstance(value, Value):
         raise InputError("this model has no kernel: what it returns is not one value per unit")
     try:
-        return torch.stack([_per_unit(each, budget, tangents=tangents) for each in value.replicates])[:, :pairs]
+        return torch.stack([_per_unit(item, budget, tangents=tangents) for item in value.replicates])[:, :pairs]
     except NotCovered as error:
         reason = f"no rule covers {sampled}, so its values are sampled, and sampled values have no derivatives"
         raise InputError(
@@ -119,8 +119,8 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
             value = state
         if not isinstance(state, Value):
             continue
-        unknown = [each for each in state.replicates for maps in each.moment_maps() if maps.origin is None]
-        if not sampled and any(each.axis is not None for each in unknown):
+        unknown = [item for item in state.replicates for maps in item.moment_maps() if maps.origin is None]
+        if not sampled and any(item.axis is not None for item in unknown):
             sampled = f"{step.name} ({step.kind})"
         if state.axis is not None or not state.random:
             positions[step] = math.prod(state.shape[1:])

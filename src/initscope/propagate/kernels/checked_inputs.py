@@ -49,11 +49,11 @@ def on_device(model: nn.Module, device: Device, *values: Any) -> tuple[Any, ...]
     if device is None:
         return model, *values
     try:
-        place = torch.empty(0, device=device).device
+        target = torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:  # torch asserts that it was built for CUDA
         reason = str(error).splitlines()[0]
         raise InputError(f"device = {device!r}: {reason}; give 'cpu', or a device that torch finds here") from error
-    if any(tensor.device != place for tensor in (*model.parameters(), *model.buffers())):
-        model = copy.deepcopy(model).to(place)
-    moved = [None if value is None else torch.as_tensor(value).to(place) for value in values]
+    if any(tensor.device != target for tensor in (*model.parameters(), *model.buffers())):
+        model = copy.deepcopy(model).to(target)
+    moved = [None if value is None else torch.as_tensor(value).to(target) for value in values]
     return model, *moved

@@ -13,7 +13,7 @@ from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph import Inputs
 from initscope.graph.borrowing import borrowed
-from initscope.initializers import AnyLaw, as_law
+from initscope.initializers import AnyInitializer, as_initializer
 from initscope.propagate.kernels.by_rules import pair_kernel
 from initscope.propagate.kernels.checked_inputs import bound_inputs, checked_model, on_device
 from initscope.propagate.kernels.relu_stack import ReluStack, stack_of
@@ -33,7 +33,7 @@ def kernel(
     images: Any,
     others: Any = None,
     *,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     kind: Literal["nngp", "ntk"] = "nngp",
     normalize: bool = True,
     draws: int = 4,
@@ -55,7 +55,7 @@ def kernel(
     images, others : array or tensor, ``[N, ...]`` and ``[M, ...]``
         Inputs. Without ``others`` the kernel is that of ``images`` with themselves, symmetric.
     initializer : Initializer, its class or its name, optional
-        The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
+        Draws the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
     kind : {"nngp", "ntk"}
         Which kernel.
     normalize : bool
@@ -91,29 +91,31 @@ def kernel(
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
     with borrowed(model):
-        networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
-        each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
+        networks = networks_of(
+            model, left, as_initializer(initializer), draws=draws, seed=seed, size=min(left.samples, 16)
+        )
+        values, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
-        each = each / np.sqrt(xx[:, :, None] * yy[:, None, :])
+        values = values / np.sqrt(xx[:, :, None] * yy[:, None, :])
         if others is None:
-            each[:, np.arange(left.samples), np.arange(left.samples)] = 1.0
-    k = each.mean(axis=0)
+            values[:, np.arange(left.samples), np.arange(left.samples)] = 1.0
+    k = values.mean(axis=0)
     if not return_error:
         return k
-    return k, np.zeros_like(k) if len(each) == 1 else standard_error(each)
+    return k, np.zeros_like(k) if len(values) == 1 else standard_error(values)
 
 
 def diagonal(
     model: nn.Module,
     images: Any,
     *,
-    initializer: AnyLaw | None = None,
+    initializer: AnyInitializer | None = None,
     kind: Literal["nngp", "ntk"] = "nngp",
     draws: int = 4,
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> Floats:
-    """The kernel of every input with itself, not normalised: ``[N]``, at the cost of N pairs. Arguments as `kernel`'s.
+    """The kernel of every input with itself, not normalized: ``[N]``, at the cost of N pairs. Arguments as `kernel`'s.
 
     Examples
     --------
@@ -123,15 +125,17 @@ def diagonal(
     """
     model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
-    each, law = torch.arange(inputs.samples), as_law(initializer)
+    indices, chosen = torch.arange(inputs.samples), as_initializer(initializer)
     with borrowed(model):
-        networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
+        networks = networks_of(model, inputs, chosen, draws=draws, seed=seed, size=min(inputs.samples, 16))
         stack = _stack(networks, inputs, pairs=inputs.samples)
         if stack is not None and stack.mean.pooled:
             from initscope.propagate.kernels.stacks import stack_diagonal
 
             return stack_diagonal(stack, inputs.tensors()[0], tangent=kind == "ntk")
-        return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
+        return np.asarray(
+            pair_kernel(networks, inputs, inputs, (indices, indices), tangents=kind == "ntk").mean(axis=0)
+        )
 
 
 def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
@@ -171,10 +175,10 @@ def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangent
     k[:, rows, columns] = xy
     if right is None:
         k[:, columns, rows] = xy
-        own = k.diagonal(axis1=1, axis2=2).copy()
-        return k, own, own
-    own, others = (
-        pair_kernel(networks, side, side, (each, each), tangents=tangents)
-        for side, each in zip((left, right), every, strict=True)
+        squares = k.diagonal(axis1=1, axis2=2).copy()
+        return k, squares, squares
+    squares, other_squares = (
+        pair_kernel(networks, side, side, (indices, indices), tangents=tangents)
+        for side, indices in zip((left, right), every, strict=True)
     )
-    return k, own, others
+    return k, squares, other_squares

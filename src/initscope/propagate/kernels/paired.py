@@ -14,7 +14,7 @@ from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph.batch import check_norms, real_tensor
 from initscope.graph.borrowing import borrowed
-from initscope.initializers import AnyLaw, as_law
+from initscope.initializers import AnyInitializer, as_initializer
 from initscope.propagate.kernels.by_rules import pair_kernel
 from initscope.propagate.kernels.checked_inputs import bound_inputs, checked_model, on_device
 from initscope.propagate.kernels.relu_stack import Rectified, ReluStack, Sums, stack_of
@@ -57,7 +57,7 @@ class PairKernel:
         model: nn.Module,
         example: Any,
         *,
-        initializer: AnyLaw | None = None,
+        initializer: AnyInitializer | None = None,
         kind: Literal["nngp", "ntk"] = "nngp",
         normalize: bool = True,
         draws: int = 4,
@@ -68,13 +68,13 @@ class PairKernel:
         self._model, example = on_device(checked_model(model, kind), device, example)
         self._kind, self._normalize = kind, normalize
         inputs = bound_inputs(self._model, example, "example")
-        size, law = min(inputs.samples, 16), as_law(initializer)
+        size, chosen = min(inputs.samples, 16), as_initializer(initializer)
         (first, *_) = inputs.sample_tensors()
         self._shape = tuple(first.shape[1:])
         self._compiled: _Compiled | None = None
         fused = loops("initscope.theory._fused", pays=True) if kind == "nngp" and first.device.type == "cpu" else None
         with borrowed(self._model):
-            self._networks = networks_of(self._model, inputs, law, draws=draws, seed=seed, size=size)
+            self._networks = networks_of(self._model, inputs, chosen, draws=draws, seed=seed, size=size)
             stack = stack_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
         if stack is not None and not stack.mean.pooled:
             self._compiled = _Compiled(stack, self._shape, fused)
@@ -87,22 +87,22 @@ class PairKernel:
             if tuple(side.shape[1:]) != self._shape or len(side) == 0:
                 raise InputError(f"{name} has shape {tuple(side.shape)}, and the example had [N, {self._shape}]")
         if len(left) != len(right):
-            raise InputError(f"x has {len(left)} inputs and y {len(right)}; pairs need as many of both")
+            raise InputError(f"x has {len(left)} inputs and y {len(right)}; pairs need the same number of both")
         if self._compiled is not None and left.dtype == right.dtype and is_plain(left) and is_plain(right):
             return self._compiled(left, right, normalize=self._normalize)
         return self._by_rules(left, right)
 
     def _by_rules(self, left: Tensor, right: Tensor) -> Floats:
         sides = [bound_inputs(self._model, side, name) for side, name in ((left, "x"), (right, "y"))]
-        each, tangents = torch.arange(len(left)), self._kind == "ntk"
+        indices, tangents = torch.arange(len(left)), self._kind == "ntk"
 
-        def found(a: Any, b: Any) -> Floats:
-            return pair_kernel(self._networks, a, b, (each, each), tangents=tangents)
+        def compute(a: Any, b: Any) -> Floats:
+            return pair_kernel(self._networks, a, b, (indices, indices), tangents=tangents)
 
         with borrowed(self._model):
-            xy = found(*sides)
+            xy = compute(*sides)
             if self._normalize:
-                xy = xy / np.sqrt(found(sides[0], sides[0]) * found(sides[1], sides[1]))
+                xy = xy / np.sqrt(compute(sides[0], sides[0]) * compute(sides[1], sides[1]))
         return np.asarray(xy.mean(axis=0))
 
 
@@ -113,8 +113,8 @@ class _Compiled:
         self._dense = stack.dense_steps
         steps = stack.image_steps
         layers = [
-            fused.Layer(step.taps.options, step.gain, step.bias, steps[place + 1 : place + 2] == (Rectified(),))
-            for place, step in enumerate(steps)
+            fused.Layer(step.taps.options, step.gain, step.bias, steps[index + 1 : index + 2] == (Rectified(),))
+            for index, step in enumerate(steps)
             if isinstance(step, Sums) and step.taps is not None
         ]
         # A vector is an image of one pixel, whose channels the first layer adds up.

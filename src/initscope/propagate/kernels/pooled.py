@@ -39,7 +39,7 @@ def _flat(side: Side) -> tuple[Floats, Floats]:
 
 def _blocks(side: Side) -> list[Block]:
     """Images by their lanes, which stand innermost; the last block is filled up with zeros."""
-    return list(zip(*(innermost(each, LANES) for each in _flat(side)), strict=True))
+    return list(zip(*(innermost(values, LANES) for values in _flat(side)), strict=True))
 
 
 @dataclass(frozen=True)
@@ -57,48 +57,48 @@ class OffsetRecursion:
     @classmethod
     def of(cls, stack: ReluStack, side: Side, *, tangent: bool) -> OffsetRecursion:
         """For images of the size of ``side``'s."""
-        filters = [(place, step) for place, step in enumerate(stack.image_steps) if isinstance(step, Sums)]
-        sizes = np.array([*(side.sizes[place] for place, _ in filters), side.sizes[-1]], np.int64)
-        geometry, starts, held = [], [], 0
-        for (place, step), size in zip(filters, sizes[1:], strict=True):
+        filters = [(index, step) for index, step in enumerate(stack.image_steps) if isinstance(step, Sums)]
+        sizes = np.array([*(side.sizes[index] for index, _ in filters), side.sizes[-1]], np.int64)
+        geometry, first_maps, held = [], [], 0
+        for (index, step), size in zip(filters, sizes[1:], strict=True):
             taps = step.taps
             assert taps is not None
             axes = zip(taps.kernel_size, taps.dilation, taps.stride, taps.padding, strict=True)
             geometry.append([(count, dilation, stride, *padding) for count, dilation, stride, padding in axes])
-            rectified = place + 1 in side.deviations
-            starts.append(held if rectified else -1)
+            rectified = index + 1 in side.deviations
+            first_maps.append(held if rectified else -1)
             held += 2 * math.prod(size) * rectified
         scales = np.array([(step.gain, step.bias) for _, step in filters], np.float32)
-        layers = (np.array(geometry, np.int64), sizes, np.array(starts, np.int64), scales)
+        layers = (np.array(geometry, np.int64), sizes, np.array(first_maps, np.int64), scales)
         wraps = stack.mean.wraps
         offsets = itertools.product(*(range(0 if wraps else 1 - n, n) for n in side.sizes[-1]))
         return cls(layers, np.array(list(offsets), np.int64), tangent, wraps)
 
     def pairs(self, left: Side, right: Side, *, alike: bool) -> list[Floats]:
         """Covariances, and tangents if wanted, of all pairs: ``[images, blocks, lanes]``."""
-        blocks, each = _blocks(right), _flat(left)
+        blocks, flat = _blocks(right), _flat(left)
         tasks = meetings(len(left), len(blocks), LANES, alike=alike)
-        found = np.zeros((1 + self.tangent, len(left), len(blocks), LANES))
+        totals = np.zeros((1 + self.tangent, len(left), len(blocks), LANES))
 
         def compute(share: slice) -> None:
-            room = self._room()
+            scratch = self._scratch()
             for i, b in tasks[share]:
-                images, deviations = (np.repeat(values[i, ..., None], LANES, axis=-1) for values in each)
-                found[:, i, b] = self._sums((images, deviations), blocks[b], self.offsets, room)
+                images, deviations = (np.repeat(values[i, ..., None], LANES, axis=-1) for values in flat)
+                totals[:, i, b] = self._sums((images, deviations), blocks[b], self.offsets, scratch)
 
         in_threads(compute, len(tasks), threads())
-        return list(found)
+        return list(totals)
 
-    def own(self, side: Side) -> tuple[Tensor, Tensor]:
+    def with_itself(self, side: Side) -> tuple[Tensor, Tensor]:
         """Of each image with itself, ``[images]``; at offset 0, where tangents have a kink, from float64."""
-        room, apart = self._room(), self.offsets[self.offsets.any(axis=1)]
-        found = np.concatenate([self._sums(block, block, apart, room) for block in _blocks(side)], axis=1)
+        scratch, apart = self._scratch(), self.offsets[self.offsets.any(axis=1)]
+        sums = np.concatenate([self._sums(block, block, apart, scratch) for block in _blocks(side)], axis=1)
         totals = [side.variance.sum(dim=1), side.tangent.sum(dim=1)]
-        for total, each in zip(totals, found, strict=False):
-            total += torch.from_numpy(each[: len(side)])
+        for total, row in zip(totals, sums, strict=False):
+            total += torch.from_numpy(row[: len(side)])
         return totals[0], totals[1]
 
-    def _room(self) -> tuple[Any, ...]:
+    def _scratch(self) -> tuple[Any, ...]:
         """Memory for a walk, and the coefficients of the duals."""
         geometry, sizes, *_ = self.layers
         padded = sizes[:-1] + geometry[:, :, 3:].sum(axis=2)
@@ -106,11 +106,11 @@ class OffsetRecursion:
         maps, sums = (np.zeros((2, (int(sizes[:, 0].max()) + 1) * widest * LANES), np.float32) for _ in range(2))
         return maps, sums, np.zeros((7, widest * LANES), np.float32), coefficients()
 
-    def _sums(self, own: Block, others: Block, offsets: Floats, room: tuple[Any, ...]) -> Floats:
+    def _sums(self, anchor: Block, others: Block, offsets: Floats, scratch: tuple[Any, ...]) -> Floats:
         """``[kinds, lanes]``."""
         out = np.zeros((1 + self.tangent, LANES))
-        own, others = (
-            (values.reshape(len(values), -1), deviations.reshape(-1)) for values, deviations in (own, others)
+        anchor, others = (
+            (values.reshape(len(values), -1), deviations.reshape(-1)) for values, deviations in (anchor, others)
         )
-        add_offsets(own, others, self.layers, offsets, (self.tangent, self.wraps), room, out)
+        add_offsets(anchor, others, self.layers, offsets, (self.tangent, self.wraps), scratch, out)
         return out

@@ -33,7 +33,7 @@ class Rectified:
 
 @dataclass(frozen=True)
 class PositionMean:
-    """All positions together, as a Linear layer reads them; ``pooled``: so many averaged first, so that it reads one.
+    """All positions together, as a Linear layer reads them; ``pooled``: how many are averaged before it reads one.
 
     ``wraps``: all filters before it wrap around the edges, so that positions at an offset do.
     """
@@ -47,7 +47,7 @@ Step = Sums | Rectified
 
 @dataclass(frozen=True)
 class ReluStack:
-    """Weights and ReLUs on images ``[channels, height, width]`` up to a `PositionMean`, and on vectors behind it."""
+    """Weights and ReLUs on images ``[channels, height, width]`` up to a `PositionMean`, and on vectors after it."""
 
     image_steps: tuple[Step, ...]
     mean: PositionMean
@@ -141,13 +141,13 @@ class _StackReader:
     def _sums(self, module: nn.Linear | nn.Conv2d) -> Sums | None:
         if self._inputs != (module.in_features if isinstance(module, nn.Linear) else module.in_channels):
             return None  # the model does not take these images: the rules tell why
-        law = self._context.law(module)
-        if law.strength > 0 or law.center or self._context.tied.intersection(map(id, module.parameters())):
+        stated = self._context.weight_distribution(module)
+        if stated.strength > 0 or stated.center or self._context.tied.intersection(map(id, module.parameters())):
             return None
         if isinstance(module, nn.Linear):
             inputs, self._width = 1 if self._width is None else module.in_features, module.out_features
             self._channels, self._size = module.out_features, ()
-            return Sums(law.variance * inputs, law.bias_variance)
+            return Sums(stated.variance * inputs, stated.bias_variance)
         if module.groups != 1:
             return None
         inputs, self._width = self._width or 1, module.out_channels
@@ -156,7 +156,7 @@ class _StackReader:
         size, self._size = self._size, taps.out_size(self._size)
         self._wraps.append(_wraps(taps, size, self._size))
         self._ends.append(_ends(taps))
-        return Sums(law.variance * inputs, law.bias_variance, taps)
+        return Sums(stated.variance * inputs, stated.bias_variance, taps)
 
 
 def _both(value: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ Floats = npt.NDArray[Any]
 class Part:
     """Images ``[channels, positions, …]`` and their deviations before the ReLUs, ``[2, positions, …]``.
 
-    Behind the positions there are the lanes of a block, or nothing if it is one image.
+    After the positions there are the lanes of a block, or nothing if it is one image.
     """
 
     images: Floats
@@ -32,9 +32,9 @@ class Part:
 class Side:
     """Images of one side on their way through maps.
 
-    ``deviations``: before the ReLUs, by their place, deviations and their inverses, ``[images, 2, height, width]``, 0
-    where 0. ``variance`` and ``tangent``: behind the last step, ``[images, positions]`` in float64. ``sizes``: heights
-    and widths before every step and behind the last.
+    ``deviations``: before the ReLUs, by their index, deviations and their inverses, ``[images, 2, height, width]``, 0
+    where 0. ``variance`` and ``tangent``: after the last step, ``[images, positions]`` in float64. ``sizes``: heights
+    and widths before every step and after the last.
     """
 
     def __init__(self, steps: Iterable[Step], images: Tensor, *, tangent: bool) -> None:
@@ -43,9 +43,9 @@ class Side:
         k = images.double().square().sum(dim=1)
         theta = torch.zeros_like(k)
         self.sizes = [tuple(k.shape[1:])]
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             if isinstance(step, Rectified):
-                self.deviations[place] = _deviations(k)
+                self.deviations[index] = _deviations(k)
             k, theta = _alone(step, k, theta, tangent)
             self.sizes.append(tuple(k.shape[1:]))
         self.variance, self.tangent = (maps.flatten(1) for maps in (k, theta))
@@ -56,18 +56,18 @@ class Side:
     def single(self) -> list[Part]:
         """Image by image."""
         images, deviations = self._flat()
-        return [Part(images[i], {place: maps[i] for place, maps in deviations.items()}) for i in range(len(self))]
+        return [Part(images[i], {index: maps[i] for index, maps in deviations.items()}) for i in range(len(self))]
 
     def blocks(self, lanes: int) -> list[Part]:
         """The images by ``lanes``, which stand innermost, the last block filled up with zeros."""
         images, deviations = self._flat()
         blocks = innermost(images, lanes)
-        others = {place: innermost(each, lanes) for place, each in deviations.items()}
-        return [Part(block, {place: each[b] for place, each in others.items()}) for b, block in enumerate(blocks)]
+        others = {index: innermost(maps, lanes) for index, maps in deviations.items()}
+        return [Part(block, {index: maps[b] for index, maps in others.items()}) for b, block in enumerate(blocks)]
 
     def _flat(self) -> tuple[Floats, dict[int, Floats]]:
         """Heights and widths together."""
-        deviations = {place: maps.reshape(*maps.shape[:2], -1) for place, maps in self.deviations.items()}
+        deviations = {index: maps.reshape(*maps.shape[:2], -1) for index, maps in self.deviations.items()}
         return self.images.reshape(*self.images.shape[:2], -1), deviations
 
 
@@ -76,9 +76,9 @@ class Ends:
 
     def __init__(self, steps: Iterable[Step], variance: Tensor, tangent: Tensor, *, tangents: bool) -> None:
         self.deviations: dict[int, Floats] = {}
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             if isinstance(step, Rectified):
-                self.deviations[place] = _deviations(variance[:, None])
+                self.deviations[index] = _deviations(variance[:, None])
             variance, tangent = _alone(step, variance, tangent, tangents)
         self.value = (tangent if tangents else variance).numpy()
 
@@ -106,7 +106,7 @@ def _deviations(variance: Tensor) -> Floats:
 
 
 def _alone(step: Step, k: Tensor, theta: Tensor, tangents: bool) -> tuple[Tensor, Tensor]:
-    """Variances and tangents of each image with itself behind a step; without ``tangents`` these stay 0."""
+    """Variances and tangents of each image with itself after a step; without ``tangents`` these stay 0."""
     if isinstance(step, Rectified):
         return k / 2, theta / 2
     sums = step.taps.sum if step.taps is not None else torch.clone

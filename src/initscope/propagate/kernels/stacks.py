@@ -67,9 +67,9 @@ class FilterBoxes:
 
 def _before(taps: FilterTaps, columns: npt.NDArray[np.int64], width: int) -> int | None:
     """Where the map's own columns begin."""
-    own = np.arange(width)
-    places = range(len(columns) - width + 1) if max(taps.stride) == 1 else ()
-    return next((place for place in places if np.array_equal(columns[place : place + width], own)), None)
+    inner = np.arange(width)
+    offsets = range(len(columns) - width + 1) if max(taps.stride) == 1 else ()
+    return next((start for start in offsets if np.array_equal(columns[start : start + width], inner)), None)
 
 
 def stack_kernel(stack: ReluStack, images: Tensor, others: Tensor | None, *, tangent: bool) -> tuple[Floats, ...]:
@@ -78,7 +78,7 @@ def stack_kernel(stack: ReluStack, images: Tensor, others: Tensor | None, *, tan
     ``images``, ``others``: ``[images, channels, height, width]`` or ``[images, features]``; None: the same.
     """
     means = _maps(stack, images, others, tangent) if stack.image_steps else _vectors(images, others, tangent)
-    left, right = (Ends(stack.dense_steps, *own, tangents=tangent) for own in means.own)
+    left, right = (Ends(stack.dense_steps, *moments, tangents=tangent) for moments in means.with_itself)
     _dense(stack.dense_steps, left, right, means.k, means.theta)
     result = means.k if means.theta is None else means.theta
     if others is None:
@@ -89,20 +89,22 @@ def stack_kernel(stack: ReluStack, images: Tensor, others: Tensor | None, *, tan
 def stack_diagonal(stack: ReluStack, images: Tensor, *, tangent: bool) -> Floats:
     """Of a pooled stack, of each image with itself: ``[images]``."""
     side = Side(stack.image_steps, images, tangent=tangent)
-    own = (each / stack.mean.pooled**2 for each in OffsetRecursion.of(stack, side, tangent=tangent).own(side))
-    return Ends(stack.dense_steps, *own, tangents=tangent).value
+    moments = (
+        part / stack.mean.pooled**2 for part in OffsetRecursion.of(stack, side, tangent=tangent).with_itself(side)
+    )
+    return Ends(stack.dense_steps, *moments, tangents=tangent).value
 
 
 @dataclass(frozen=True)
 class _Means:
     """Over all positions of the last maps, or of vectors: covariances of all pairs, their tangents if wanted.
 
-    ``own``: variances and tangents of each image of both sides, in float64.
+    ``with_itself``: variances and tangents of each image of both sides, in float64.
     """
 
     k: Floats
     theta: Floats | None
-    own: tuple[tuple[Tensor, Tensor], ...]
+    with_itself: tuple[tuple[Tensor, Tensor], ...]
 
 
 def _vectors(images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
@@ -110,27 +112,32 @@ def _vectors(images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
     sides = [side.flatten(1) for side in (images, images if others is None else others)]
     k = sides[0].float().numpy() @ sides[1].float().numpy().T
     squares = [side.double().square().sum(dim=1) for side in sides]
-    return _Means(k, np.zeros_like(k) if tangent else None, tuple((each, torch.zeros_like(each)) for each in squares))
+    return _Means(
+        k, np.zeros_like(k) if tangent else None, tuple((values, torch.zeros_like(values)) for values in squares)
+    )
 
 
 def _maps(stack: ReluStack, images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
-    """Behind the steps on maps; of a symmetric matrix one half is computed."""
+    """After the steps on maps; of a symmetric matrix one half is computed."""
     left = Side(stack.image_steps, images, tangent=tangent)
     right = left if others is None else Side(stack.image_steps, others, tangent=tangent)
     positions, alike = math.prod(left.sizes[-1]), others is None
     count = positions**2 if stack.mean.pooled else positions
     if stack.mean.pooled:
         walk = OffsetRecursion.of(stack, left, tangent=tangent)
-        sums, own = walk.pairs(left, right, alike=alike), [walk.own(side) for side in (left, right)[: 2 - alike]]
+        sums, squares = (
+            walk.pairs(left, right, alike=alike),
+            [walk.with_itself(side) for side in (left, right)[: 2 - alike]],
+        )
     else:
         sums = _pairs(stack, left, right, tangent=tangent, alike=alike)
-        own = [(side.variance.sum(dim=1), side.tangent.sum(dim=1)) for side in (left, right)]
-    matrices = [(each.reshape(len(left), -1)[:, : len(right)] / count).astype(np.float32) for each in sums]
+        squares = [(side.variance.sum(dim=1), side.tangent.sum(dim=1)) for side in (left, right)]
+    matrices = [(part.reshape(len(left), -1)[:, : len(right)] / count).astype(np.float32) for part in sums]
     if alike:
         lower = np.tril_indices(len(left), -1)
         for matrix in matrices:
             matrix[lower] = matrix.T[lower]
-    means = [(variance / count, tangents / count) for variance, tangents in own]
+    means = [(variance / count, tangents / count) for variance, tangents in squares]
     return _Means(matrices[0], matrices[1] if tangent else None, (means[0], means[-1]))
 
 
@@ -155,12 +162,12 @@ def _add(
     """A share of the tasks: an image and a block."""
     images, lanes = left.single(), totals[0].shape[-1]
     largest = max([*map(math.prod, left.sizes), *(box.padded for _, box in steps if box is not None)])
-    scratch, found = _fused.Scratch(largest * lanes), np.empty(lanes)
+    scratch, sums = _fused.Scratch(largest * lanes), np.empty(lanes)
     for i, b in tasks[share]:
         for total, maps in zip(totals, _through(steps, images[i], blocks[b], scratch, tangent=len(totals) > 1)):
             assert maps is not None
-            _fused.position_sums(maps, found)
-            total[i, b] = found
+            _fused.position_sums(maps, sums)
+            total[i, b] = sums
 
 
 def _through(
@@ -170,7 +177,7 @@ def _through(
     k = np.empty(block.images.shape[1:], np.float32)
     _fused.products(anchor.images, block.images, k)
     theta: Floats | None = None
-    for place, (step, box) in enumerate(steps):
+    for index, (step, box) in enumerate(steps):
         if isinstance(step, Sums):
             assert box is not None
             before, k = k, np.empty((math.prod(box.out_size), block.images.shape[2]), np.float32)
@@ -181,16 +188,16 @@ def _through(
                     _fused.box_sums(theta, moved, box, step.gain, 0.0, scratch)
                 theta = moved + k
         else:
-            _rectify(k, theta, anchor.deviations[place], block.deviations[place])
+            _rectify(k, theta, anchor.deviations[index], block.deviations[index])
     return k, theta
 
 
-def _rectify(k: Floats, theta: Floats | None, own: Floats, others: Floats) -> None:
+def _rectify(k: Floats, theta: Floats | None, anchor: Floats, others: Floats) -> None:
     """A ReLU, in place; the deviations of the others come with their inverses."""
     deviations, inverse = others
     if theta is not None:  # first: the slopes want the covariances before the ReLU
-        _fused.rectify_tangent(k, theta, own, inverse, _fused.coefficients())
-    _fused.rectify(k, own, deviations, inverse, _fused.coefficients())
+        _fused.rectify_tangent(k, theta, anchor, inverse, _fused.coefficients())
+    _fused.rectify(k, anchor, deviations, inverse, _fused.coefficients())
 
 
 def _dense(steps: Sequence[Step], left: Ends, right: Ends, k: Floats, theta: Floats | None) -> None:

@@ -200,7 +200,7 @@ class StackedChannels(OfSeveral):
     def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
         """Those of the terms, if all of them are layers."""
         layers = [term.layers() for term in self.terms]
-        return tuple(layer for each in layers for layer in each) if all(layers) else ()
+        return tuple(layer for stacked in layers for layer in stacked) if all(layers) else ()
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
         """To every term its blocks."""

@@ -237,7 +237,7 @@ def _ways(sites: Tensor, d: int) -> Ways:
 
 
 def _mesh(axes: list[Tensor]) -> Any:
-    """What indexes a grid: slices where indices are neighbours, which saves copies."""
+    """What indexes a grid: slices where indices are neighbors, which saves copies."""
     slices = []
     for index in axes:
         first, last = (int(index[0]), int(index[-1])) if len(index) else (0, -1)

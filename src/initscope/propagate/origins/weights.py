@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from initscope.initializers import WeightLaw
+from initscope.initializers import WeightDistribution
 from initscope.propagate.bases import Cross, Factor, Lookup, Wanted
 from initscope.propagate.origins.elementwise import OfOne
 from initscope.propagate.origins.positions import GatheredPositions, scattered
@@ -51,7 +51,7 @@ def _overlaps(sizes: tuple[int, ...], groups: int) -> list[list[int]]:
 class WeightedSums(OfOne):
     """Covariances between positions after weights: an average over the taps, at the offset times the stride."""
 
-    law: WeightLaw
+    drawn_as: WeightDistribution
     groups: int
     windows: FilterTaps | None
     scale: float
@@ -90,12 +90,12 @@ class WeightedSums(OfOne):
         if self.means is not None:
             mx, my = self.means
             first, second = at_both(mx.double(), my.double(), offset)
-            cross = cross - self.scale * self.law.strength * first * second
-        return cross + self.law.bias_variance
+            cross = cross - self.scale * self.drawn_as.strength * first * second
+        return cross + self.drawn_as.bias_variance
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
         """What moved before goes the way of averages, and the layer's own weights and biases add the covariances."""
-        if self.law.strength > 0 or self.law.center:
+        if self.drawn_as.strength > 0 or self.drawn_as.center:
             raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
         cross = self.cross(offset, values)
         cross[:2] = 0  # of two inputs: what one has by itself is not moved
@@ -103,7 +103,7 @@ class WeightedSums(OfOne):
 
     def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
         """The mean square weight of all channels, where nothing is added to it."""
-        plain = self.windows is None and self.means is None and self.law.bias_variance == 0
+        plain = self.windows is None and self.means is None and self.drawn_as.bias_variance == 0
         return (self.before, *(math.sqrt(self.scale),) * 2) if plain and len(self.before.sizes) == 1 else None
 
     def _averages(self, offset: Offset, lookup: Lookup) -> Cross:
@@ -145,7 +145,7 @@ class WeightedSums(OfOne):
         """n v C + v_b."""
         if self.means is not None or self.groups > 1 or len(self.before.sizes) > 1:
             raise NotCovered("batch norm after zero-sum weights is sampled")
-        return self.scale * before + self.law.bias_variance
+        return self.scale * before + self.drawn_as.bias_variance
 
     def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
         """The value itself."""
@@ -157,9 +157,9 @@ class WeightedSums(OfOne):
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
         """Times the variance of a weight, summed over the taps."""
-        if self.law.strength > 0 or self.law.center:
+        if self.drawn_as.strength > 0 or self.drawn_as.center:
             raise NotCovered("gradients of weights that are bound to each other have no rule")
-        return self.law.variance * self._spread(gradients, channels)
+        return self.drawn_as.variance * self._spread(gradients, channels)
 
     def _spread(self, gradients: Tensor, channels: Channels) -> Tensor:
         """Gradients before weights of variance 1: sums over the taps, and over the outputs that read each channel."""

@@ -110,9 +110,9 @@ def _heads_are_alike(query: Any, key: Any, value: UnitView, mask: Any) -> bool:
     if any(len(view.base.sizes) > 1 for view in (query, key)) or not independent(query.base, key.base):
         return False
     for side in ("x", "y"):
-        own = side_of(mask, side)
-        batch = own is not None and own.dim() == 4 and len(own) in (1, pairs) and own.shape[1] == 1
-        if own is not None and own.dim() > 2 and not batch:
+        part = side_of(mask, side)
+        batch = part is not None and part.dim() == 4 and len(part) in (1, pairs) and part.shape[1] == 1
+        if part is not None and part.dim() > 2 and not batch:
             return False
     return all(_in_order(view.lines(), pairs, view.base.shape[0]) for view in views)
 
@@ -169,7 +169,7 @@ def _attended(
 ) -> UnitView:
     """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
 
-    ``straight``: they are ``[pairs, heads, queries, keys]``, of as many heads as were drawn.
+    ``straight``: they are ``[pairs, heads, queries, keys]``, with the number of heads that were drawn.
     """
     lines, base = value.lines(), value.base
     pairs = len(base.kxx)
@@ -200,7 +200,7 @@ def _block_of_values(lines: Lines, base: MomentMaps) -> int:
         raise NotCovered("it reads only some of the tokens")
     block = torch.bucketize(lines.channel, torch.tensor(base.sizes).cumsum(0), right=True).flatten()
     if bool((block != block[0]).any()):
-        raise NotCovered("the values of its heads have different laws")
+        raise NotCovered("the values of its heads have different distributions")
     return int(block[0])
 
 

@@ -26,7 +26,7 @@ from initscope.propagate.windows import Sites
 from initscope.theory import activations
 from initscope.theory.activations import Activation
 
-__all__ = ["BatchNormalized", "batch_normalised", "from_batch_gram", "normalised_moments"]
+__all__ = ["BatchNormalized", "batch_normalized", "from_batch_gram", "normalized_moments"]
 
 _STEP = 0.2  # of the trapezoidal rule in log s
 _NEGLIGIBLE = 1e-13
@@ -41,7 +41,7 @@ class BatchNormalized(Distribution):
     zero_mean = True
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """Whole batches, normalised."""
+        """Whole batches, normalized."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         z = draws.normal((draws.count, len(root)), like=root) @ root.T
@@ -55,14 +55,14 @@ class BatchNormalized(Distribution):
 
     def activated_gram(self, sigma: Activation) -> Tensor | None:
         """The integral, for homogeneous activations."""
-        return normalised_moments(self.covariance, self.eps, sigma) if sigma.homogeneous else None
+        return normalized_moments(self.covariance, self.eps, sigma) if sigma.homogeneous else None
 
 
-def batch_normalised(state: MomentMaps, eps: float) -> MomentMaps:
+def batch_normalized(state: MomentMaps, eps: float) -> MomentMaps:
     """The value after batch norm, before its scale and shift."""
     gram = batch_covariance(state)
     centered = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
-    after = normalised_moments(centered, eps, activations.identity)
+    after = normalized_moments(centered, eps, activations.identity)
     return from_batch_gram(state, after, BatchNormalized(centered, eps))
 
 
@@ -98,7 +98,7 @@ def batch_covariance(state: MomentMaps) -> Tensor:
     return gram
 
 
-def normalised_moments(centered: Tensor, eps: float, sigma: Activation) -> Tensor:
+def normalized_moments(centered: Tensor, eps: float, sigma: Activation) -> Tensor:
     """The integral over s, by the trapezoidal rule in log s."""
     n = len(centered)
     values, vectors = torch.linalg.eigh(centered)

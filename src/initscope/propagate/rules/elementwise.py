@@ -37,9 +37,9 @@ def elementwise(module: nn.Module, state: MomentMaps, context: Context) -> Momen
 
 
 def _randomly_sloped(sigma: RandomSlopes, state: MomentMaps) -> MomentMaps:
-    """Slopes drawn anew for every value: second moments go on, the law of a unit does not."""
+    """New random slopes for every value: second moments go on, the distribution of a unit does not."""
     if not state.gaussian:
-        raise NotCovered("its slopes are drawn anew for every value, and its input is not Gaussian")
+        raise NotCovered("it draws a new slope for every value, and its input is not Gaussian")
     moments = sigma.transform(state.kxx, state.kyy, state.d)
     means = KnownMeans(sigma.mean(state.kxx), sigma.mean(state.kyy))
     return state.after(moments, distribution=means, fresh=frozenset(), origin=Activations(state, sigma))

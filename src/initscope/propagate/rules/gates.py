@@ -26,7 +26,7 @@ __all__ = ["combined", "gated", "independent", "known"]
 
 Function = Callable[[Any], Any]
 _KNOWN = (gelu, gelu_tanh, silu)
-_FOUND: OrderedDict[bytes, Activation] = OrderedDict()
+_REMEMBERED_GATES: OrderedDict[bytes, Activation] = OrderedDict()
 _REMEMBERED = 64
 
 
@@ -88,12 +88,12 @@ def known(function: Function) -> Activation:
     if not isinstance(values, Tensor):
         return _as_activation(function)
     key = values.numpy().tobytes()
-    if key not in _FOUND or not _same_kinks(_FOUND[key], function):
-        same = (one for one in _KNOWN if bool(torch.allclose(one(points), values, rtol=1e-9, atol=1e-9)))
-        _FOUND[key] = next(same, None) or _as_activation(function)
-        while len(_FOUND) > _REMEMBERED:
-            _FOUND.popitem(last=False)
-    return _FOUND[key]
+    if key not in _REMEMBERED_GATES or not _same_kinks(_REMEMBERED_GATES[key], function):
+        same = (other for other in _KNOWN if bool(torch.allclose(other(points), values, rtol=1e-9, atol=1e-9)))
+        _REMEMBERED_GATES[key] = next(same, None) or _as_activation(function)
+        while len(_REMEMBERED_GATES) > _REMEMBERED:
+            _REMEMBERED_GATES.popitem(last=False)
+    return _REMEMBERED_GATES[key]
 
 
 def _same_kinks(earlier: Activation, function: Function) -> bool:
@@ -102,8 +102,8 @@ def _same_kinks(earlier: Activation, function: Function) -> bool:
     Thresholds of .06 and .1 give the same values at all points of a grid that has none between them.
     """
     kinks = torch.tensor(earlier.kinks, dtype=torch.float64)
-    beside = torch.cat([kinks, kinks - 1e-7 * (1 + kinks.abs()), kinks + 1e-7 * (1 + kinks.abs())])
-    return torch.equal(torch.as_tensor(earlier(beside)), function(beside))
+    points = torch.cat([kinks, kinks - 1e-7 * (1 + kinks.abs()), kinks + 1e-7 * (1 + kinks.abs())])
+    return torch.equal(torch.as_tensor(earlier(points)), function(points))
 
 
 def _as_activation(function: Function) -> Activation:

@@ -133,9 +133,9 @@ def _plus_inputs(a: MomentMaps, b: InputValues, context: Context) -> Any:
     start, sums = 0, []
     for part in parts:  # constants add to constants exactly
         stop = start + part.positions[0]
-        own = InputValues(b.x[:, start:stop], b.y[:, start:stop])
+        values = InputValues(b.x[:, start:stop], b.y[:, start:stop])
         known = part.distribution.input_values
-        after = add(context, part, own) if known is None else known.plus(own)
+        after = add(context, part, values) if known is None else known.plus(values)
         sums.append(after.moments(part.axis))
         start = stop
     return joined(sums, 1)

@@ -1,4 +1,4 @@
-"""Normalisation: deterministic where many channels are averaged, batch norm by its exact integral.
+"""Normalization: deterministic where many channels are averaged, batch norm by its exact integral.
 
 Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch
 norm in training divides by each channel's own average over the batch, which stays random: see `rules.batch`.
@@ -17,7 +17,7 @@ from initscope.geometry import weakest
 from initscope.propagate.context import Context
 from initscope.propagate.distributions import KnownMeans
 from initscope.propagate.registry import operation, rule
-from initscope.propagate.rules.batch_norm import batch_normalised
+from initscope.propagate.rules.batch_norm import batch_normalized
 from initscope.propagate.rules.elementwise import apply_activation
 from initscope.propagate.rules.gates import known
 from initscope.propagate.rules.merging import per_channel
@@ -33,14 +33,14 @@ __all__ = ["batch_norm", "channel_mean", "group_norm", "layer_norm", "rms_norm"]
 @rule(nn.LayerNorm, reads=("means",), fixed=True)
 def layer_norm(module: nn.LayerNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) less its mean, over its standard deviation."""
-    over = _normalised_axes(module.normalized_shape, state)
+    over = _normalized_axes(module.normalized_shape, state)
     return affine(_divided(_centered(state, over), over, module.eps), module.weight, module.bias)
 
 
 @rule(nn.RMSNorm, reads=(), fixed=True)
 def rms_norm(module: nn.RMSNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) over its root mean square."""
-    over = _normalised_axes(module.normalized_shape, state)
+    over = _normalized_axes(module.normalized_shape, state)
     eps = torch.finfo(state.kxx.dtype).eps if module.eps is None else module.eps
     return affine(_divided(state, over, eps), module.weight, None)
 
@@ -52,14 +52,14 @@ def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> Mom
     if state.channels // groups < WIDE_GROUP:
         raise NotCovered(f"only {state.channels // groups} channels in a group: what it divides by stays random")
     if groups > 1 and (len(state.sizes) not in (1, groups) or len(set(state.sizes)) > 1 or state.mixed):
-        raise NotCovered("its groups mix channels of different laws")
+        raise NotCovered("its groups mix channels of different distributions")
     over = _Axes(blocks=groups == 1, positions=True)
     return affine(_divided(_centered(state, over), over, module.eps), module.weight, module.bias)
 
 
 @operation("pow", "square", reads=("distribution", "positions"))
 def power(context: Context, state: Any, exponent: Any = 2) -> Any:
-    """Powers of units; squares also where their law is not known: a norm reads only their mean."""
+    """Powers of units; squares also where their distribution is not known: a norm reads only their mean."""
     if not is_maps(state) or not isinstance(exponent, (int, float)):
         raise NotCovered("its exponent is random")
     inner = state.expression()
@@ -67,7 +67,7 @@ def power(context: Context, state: Any, exponent: Any = 2) -> Any:
         before, function = inner
         return apply_activation(known(lambda x: function(x) ** exponent), before, context)
     if exponent != 2:
-        raise NotCovered("the law of its input is not known beyond second moments")
+        raise NotCovered("the distribution of its input is not known beyond second moments")
     kxy = (state.kxx + state.kyy - state.d) / 2
     note = "" if state.gaussian else "squares of units that are taken as Gaussian"
     xx, yy = 3 * state.kxx.square(), 3 * state.kyy.square()
@@ -113,7 +113,7 @@ def batch_norm(module: Any, state: Any, context: Context) -> Value:
         values = nn.functional.batch_norm(both, mean, variance, module.weight, module.bias, training, 0.0, module.eps)
         return InputValues(values[: len(state.x)], values[len(state.x) :], state.status)
     if training:
-        return affine(batch_normalised(state, module.eps), module.weight, module.bias)
+        return affine(batch_normalized(state, module.eps), module.weight, module.bias)
     scale = (module.running_var + module.eps).rsqrt()
     weight = scale if module.weight is None else scale * module.weight
     shift = -module.running_mean * weight
@@ -142,12 +142,12 @@ class _Axes:
         return maps
 
 
-def _normalised_axes(shape: Any, state: MomentMaps) -> _Axes:
+def _normalized_axes(shape: Any, state: MomentMaps) -> _Axes:
     if tuple(shape) == state.shape:
         return _Axes(blocks=True, positions=True)
     if len(shape) == 1 and state.axis == len(state.shape) - 1 and shape[0] == state.channels:
         return _Axes(blocks=True, positions=False)
-    raise NotCovered(f"it normalises over {tuple(shape)} of units {state.shape}, which are not all of its channels")
+    raise NotCovered(f"it normalizes over {tuple(shape)} of units {state.shape}, which are not all of its channels")
 
 
 def _centered(state: MomentMaps, over: _Axes) -> MomentMaps:
@@ -165,7 +165,7 @@ def _divided(state: MomentMaps, over: _Axes, eps: float) -> MomentMaps:
 
 
 def affine(state: MomentMaps, weight: Tensor | None, bias: Tensor | None) -> MomentMaps:
-    """The learned scale and shift of a normalisation, at initialisation 1 and 0."""
+    """The learned scale and shift of a normalization, at initialization 1 and 0."""
     if bias is not None and bool((bias != 0).any()):
         raise NotCovered("its bias is not zero: channels have means of their own")
     if weight is None or bool((weight == 1).all()):

@@ -31,7 +31,7 @@ _DRAWN_TOGETHER = 64
 @rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, reads=("distribution", "positions"), fixed=True)
 def average(module: Any, state: MomentMaps, context: Context) -> MomentMaps:
     """Average pooling."""
-    padding = _each(module.padding, len(state.positions))
+    padding = _per_axis(module.padding, len(state.positions))
     if any(padding):
         if not module.count_include_pad:
             raise NotCovered("windows at the border average fewer positions")
@@ -52,12 +52,12 @@ def windows_of(module: Any, state: MomentMaps) -> tuple[tuple[int, ...], tuple[i
     if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
         raise NotCovered("only plain averages over the positions after the channels are covered")
     if hasattr(module, "output_size"):
-        wanted = [n if o is None else o for o, n in zip(_each(module.output_size, axes), positions)]
+        wanted = [n if o is None else o for o, n in zip(_per_axis(module.output_size, axes), positions)]
         if any(n % o for n, o in zip(positions, wanted)):
             raise NotCovered(f"{positions} positions do not divide into {tuple(wanted)}")
         kernel = tuple(n // o for n, o in zip(positions, wanted))
         return kernel, kernel
-    kernel, stride = _each(module.kernel_size, axes), _each(module.stride, axes)
+    kernel, stride = _per_axis(module.kernel_size, axes), _per_axis(module.stride, axes)
     if module.ceil_mode and any((n - k) % s for n, k, s in zip(positions, kernel, stride)):
         raise NotCovered("ceil_mode makes windows of different sizes")
     return kernel, stride
@@ -86,7 +86,7 @@ def mean(context: Context, state: Any, dim: Any = None, keepdim: bool = False, d
     return pooled.moved(drop)  # type: ignore[no-any-return]
 
 
-def _each(value: Any, axes: int) -> tuple[Any, ...]:
+def _per_axis(value: Any, axes: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
 
 
@@ -129,7 +129,7 @@ def largest(module: Any, state: MomentMaps, context: Context) -> MomentMaps:
         raise NotCovered("only the largest of positions after the channels is covered")
     axes = len(state.positions)
     kernel, stride, padding, dilation = (
-        _each(v, axes) for v in (module.kernel_size, module.stride, module.padding, module.dilation)
+        _per_axis(v, axes) for v in (module.kernel_size, module.stride, module.padding, module.dilation)
     )
     taps = tuple(
         tuple(d * t - p for d, t, p in zip(dilation, tap, padding, strict=True))

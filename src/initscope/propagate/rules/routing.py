@@ -146,7 +146,7 @@ def _on_side(read: Callable[[Any], Tensor], index: Any, side: int) -> Tensor:
     try:
         return read(side_of(index, _SIDES[side]))
     except (IndexError, RuntimeError) as error:
-        raise NotCovered(f"tokens cannot be read at the drawn places ({error})") from error
+        raise NotCovered(f"tokens cannot be read at the sampled positions ({error})") from error
 
 
 def _both_sides(read: Callable[[Any], Tensor], index: Any) -> Sides:
@@ -166,10 +166,10 @@ def weigh(context: Context, a: Any, b: Any) -> Any:
     if not is_sampled(factor):
         return NotImplemented
     sides = []
-    for token, own, drawn in zip(rows.token, rows.factor, (factor.x, factor.y), strict=True):
+    for token, factors, drawn in zip(rows.token, rows.factor, (factor.x, factor.y), strict=True):
         if drawn.dim() != token.dim() + 1 or drawn.shape[-1] != 1 or drawn.shape[:-1] != token.shape:
             raise NotCovered("it multiplies rows by what is not one number for each")
-        sides.append(own * drawn[..., 0].detach().to(own.dtype))
+        sides.append(factors * drawn[..., 0].detach().to(factors.dtype))
     return replace(rows, factor=(sides[0], sides[1]), weights=rows.weights | factor.weights, note="")
 
 
@@ -187,7 +187,7 @@ def add_rows(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
 
 
 def _same(a: Sides, b: Sides) -> bool:
-    return all(own is other or torch.equal(own, other) for own, other in zip(a, b, strict=True))
+    return all(first is second or torch.equal(first, second) for first, second in zip(a, b, strict=True))
 
 
 @operation("sum", on=RoutedTokens)
@@ -199,7 +199,7 @@ def sum_rows(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotCovered("it sums the channels of rows")
     axis = dim % (lead + 1)
     first = [side.narrow(axis, 0, 1) for side in rows.token]
-    if any(bool((side != own).any()) for side, own in zip(rows.token, first, strict=True)):
+    if any(bool((side != expected).any()) for side, expected in zip(rows.token, first, strict=True)):
         raise NotCovered("it sums rows of different tokens")
     every = torch.arange(rows.base.kxx.shape[0] * rows.base.kxx.shape[2])
     if not all(torch.equal(side.flatten(), every) for side in first):
@@ -255,10 +255,10 @@ def _target_of_rows(target: Any, index: Any, rows: Any) -> Any:
 def row_by_row(args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
     """An op that acts on every row alike: ``rule(args, kwargs)`` is what it does to the maps of all tokens."""
     rows = [value for value in args if is_routed(value)]
-    if not rows or not all(each.plain for each in rows):
+    if not rows or not all(row.plain for row in rows):
         raise NotCovered("it reads sums of experts before they are back at their tokens")
     like = rows[0]
-    if not all(each.same_rows(like) for each in rows):
+    if not all(row.same_rows(like) for row in rows):
         raise NotCovered("it puts rows of different experts together")
     if any(is_value(value) and not value.random for value in args):
         raise NotCovered("it reads rows and other values together")

@@ -30,13 +30,13 @@ def dropout(module: nn.Module, state: Value, context: Context) -> Value:
 @rule(nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d, reads=())
 @rule(padding._ReflectionPadNd, padding._ReplicationPadNd, padding._CircularPadNd, reads=())
 def moves_units(module: nn.Module, state: Value, context: Context) -> Value:
-    """The units at their new places."""
+    """The units at their new positions."""
     return state.moved(module)  # type: ignore[no-any-return]
 
 
 @rule(padding._ConstantPadNd, reads=())
 def constant_padding(module: Any, state: Value, context: Context) -> Value:
-    """Zeros around; other constants have no place in zero-mean maps."""
+    """Zeros around; other constants do not fit zero-mean maps."""
     if state.random and module.value != 0:
         raise NotCovered(f"it pads with {module.value}, which is not random")
     return state.moved(module)  # type: ignore[no-any-return]
@@ -44,7 +44,7 @@ def constant_padding(module: Any, state: Value, context: Context) -> Value:
 
 @rule(nn.Upsample, reads=())
 def upsample(module: nn.Upsample, state: Value, context: Context) -> Value:
-    """Nearest neighbours are copies; interpolation averages positions."""
+    """Nearest neighbors are copies; interpolation averages positions."""
     if state.random and not module.mode.startswith("nearest"):
         raise NotCovered(f"{module.mode} interpolation averages positions")
     return state.moved(module)  # type: ignore[no-any-return]
@@ -87,7 +87,7 @@ for _name in MOVES:
 
 @operation("pad", reads=())
 def pad(context: Context, state: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
-    """Zeros, or copies, around; other constants have no place in zero-mean maps."""
+    """Zeros, or copies, around; other constants do not fit zero-mean maps."""
     if is_random(state) and mode == "constant" and value is not None and value != 0:
         raise NotCovered("it pads with a constant, which is not random")
     return _move("pad")(context, state, pad, mode, value)

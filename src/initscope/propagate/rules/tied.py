@@ -61,10 +61,10 @@ def embedding(module: nn.Embedding, state: Any, context: Context) -> Value:
         return state.run(module)  # type: ignore[no-any-return]
     layer = nn.Linear(module.embedding_dim, module.num_embeddings, bias=False, device="meta")
     layer.weight = module.weight
-    law = context.law(layer)
-    if not law.independent or law.strength > 0 or state.x.dim() != 2:
-        raise NotCovered("its table is drawn by a law whose rows have no Gram matrix of their own")
-    return _drawn_rows(law.variance, module, state, context.drawn([module.weight]))
+    distribution = context.weight_distribution(layer)
+    if not distribution.independent or distribution.strength > 0 or state.x.dim() != 2:
+        raise NotCovered("the initializer of its table gives no Gram matrix of the rows")
+    return _drawn_rows(distribution.variance, module, state, context.drawn([module.weight]))
 
 
 def _check_words(module: nn.Embedding, state: InputValues) -> None:
@@ -107,9 +107,9 @@ def tied_head(module: nn.Linear, before: MomentMaps, after: MomentMaps, context:
     if not shares:
         return after
     rows, x, y = shares[0]
-    share = both_factors(before, x, y)[:, 0] * (context.law(module).variance * module.in_features)
-    own = share[:, :, None] * share[:, None, :] * rows.same / module.out_features
-    extra = from_gram(after, own, module.out_features, after.weights)
+    share = both_factors(before, x, y)[:, 0] * (context.weight_distribution(module).variance * module.in_features)
+    of_own_tokens = share[:, :, None] * share[:, None, :] * rows.same / module.out_features
+    extra = from_gram(after, of_own_tokens, module.out_features, after.weights)
     return after.after(
         (after.kxx + extra.kxx, after.kyy + extra.kyy, after.d + extra.d),
         distribution=UNKNOWN,

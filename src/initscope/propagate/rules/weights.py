@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.geometry import weakest
-from initscope.initializers import WeightLaw
+from initscope.initializers import WeightDistribution
 from initscope.propagate import loops
 from initscope.propagate.bases import Distribution, Draws, Pair
 from initscope.propagate.context import Context
@@ -88,8 +88,8 @@ def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Cont
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    if context.law(module).strength > 0 or context.law(module).center:
-        raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
+    if context.weight_distribution(module).strength > 0 or context.weight_distribution(module).center:
+        raise NotCovered("this initializer has no formula for the output of a transposed convolution")
     before = state.moments(0, module.groups)
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
@@ -119,7 +119,7 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
         )
     windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
     taps: FilterTaps | None = windows
-    if context.law(module).center:
+    if context.weight_distribution(module).center:
         state, taps = state.moved(windows.center), None
     before = state.moments(0, module.groups)
     if before.axis != 0:
@@ -127,27 +127,27 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
     if module.groups == 1:
         return after
-    law = context.law(module)
-    return _of_few_channels(module, state, after, lambda: _narrow_group(module, before, after, taps, law))
+    distribution = context.weight_distribution(module)
+    return _of_few_channels(module, state, after, lambda: _narrow_group(module, before, after, taps, distribution))
 
 
 def _narrow_group(
-    module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, law: WeightLaw
+    module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, drawn_as: WeightDistribution
 ) -> Distribution:
-    """The law of sums over few channels, where their windows can be drawn."""
+    """The distribution of sums over few channels, where their windows can be sampled."""
     axes = len(module.kernel_size)
     plain = windows is None or windows.padding_mode == "zeros"
-    if not plain or law.strength > 0 or len(before.sizes) != len(after.sizes):
+    if not plain or drawn_as.strength > 0 or len(before.sizes) != len(after.sizes):
         return ZeroMeanUnits()
     stride, taps = ((1,) * axes, ((0,) * axes,)) if windows is None else (windows.stride, windows.shifts)
     width = module.in_channels // module.groups
-    return FilteredUnits(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
+    return FilteredUnits(before, stride, taps, width, math.sqrt(drawn_as.variance), math.sqrt(drawn_as.bias_variance))
 
 
 def _of_few_channels(
     module: _ConvNd, state: Value, after: MomentMaps, narrow: Callable[[], Distribution]
 ) -> MomentMaps:
-    """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the law."""
+    """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the distribution."""
     width = module.in_channels // module.groups
     if not state.random or module.groups == 1 or width >= WIDE_GROUP:
         return after
@@ -183,24 +183,24 @@ def weighted(
     """
     if context.tied.intersection(map(id, module.parameters())):
         raise NotCovered("its weights are read by another step too, in another way")
-    law = context.law(module)
-    scale, taps = law.variance * (before.channels // groups), 1 if windows is None else windows.taps
+    drawn_as = context.weight_distribution(module)
+    scale, taps = drawn_as.variance * (before.channels // groups), 1 if windows is None else windows.taps
 
     sums = average or (None if windows is None else windows.sum)  # over taps; None: there is one
     read = regroup((before.kxx, before.kyy, before.d), before.sizes, groups)
     summed, means = None, None
-    if windows is not None and average is None and law.strength == 0:
-        summed = _by_loops(windows, read, scale, law.bias_variance)
+    if windows is not None and average is None and drawn_as.strength == 0:
+        summed = _by_loops(windows, read, scale, drawn_as.bias_variance)
     if summed is not None:
         kxx, kyy, d = summed.kxx, summed.kyy, summed.d
     else:
-        if law.strength > 0:
+        if drawn_as.strength > 0:
             mx, my = regroup(before.means(), before.sizes, groups)
             means = (mx, my) if sums is None else (sums(mx) / taps, sums(my) / taps)
-        kxx, kyy, d = _weighted(read if sums is None else [sums(maps) for maps in read], means, law, scale, taps)
+        kxx, kyy, d = _weighted(read if sums is None else [sums(maps) for maps in read], means, drawn_as, scale, taps)
     blocks = kxx.shape[1]
     if channels % blocks:
-        raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
+        raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal distribution")
     layer = context.drawn(module.parameters())  # not the module's: several may hold the same weights
     return MomentMaps(
         kxx=kxx,
@@ -212,8 +212,8 @@ def weighted(
         distribution=GaussianUnits(),
         weights=before.weights | layer,
         fresh=layer,
-        origin=None if average is not None else WeightedSums(before, law, groups, windows, scale * taps, means),
-        note=law.note,
+        origin=None if average is not None else WeightedSums(before, drawn_as, groups, windows, scale * taps, means),
+        note=drawn_as.note,
         summed=summed,
     )
 
@@ -227,17 +227,17 @@ def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float)
 
 
 def _weighted(
-    sums: list[Tensor], means: tuple[Tensor, Tensor] | None, law: WeightLaw, scale: float, taps: int
+    sums: list[Tensor], means: tuple[Tensor, Tensor] | None, distribution: WeightDistribution, scale: float, taps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Second moments after weights from sums over taps."""
     kxx, kyy, d = sums
     if means is not None:
-        mx, my, share = *means, law.strength * taps
+        mx, my, share = *means, distribution.strength * taps
         # Where a patch is constant nothing is left, and rounding must not make it negative.
         kxx = torch.clamp_min(kxx - share * mx.square(), 0)
         kyy = torch.clamp_min(kyy - share * my.square(), 0)
         d = torch.clamp_min(d - share * (mx - my).square(), 0)
-    bias = law.bias_variance
+    bias = distribution.bias_variance
     if bias > 0:
         return scale * kxx + bias, scale * kyy + bias, scale * d
     return scale * kxx, scale * kyy, scale * d

@@ -170,7 +170,7 @@ def is_uncovered(argument: Any) -> bool:
 
 
 def map_values(function: Callable[[Value], Any], arguments: Any) -> Any:
-    """Nested arguments with ``function(value)`` in the place of every value."""
+    """Nested arguments, with every value replaced by ``function(value)``."""
     if is_value(arguments):
         return function(arguments)
     if type(arguments) is dict:

@@ -53,7 +53,7 @@ class MapSums:
 
     def of(self, *maps: Tensor) -> tuple[Tensor, ...] | None:
         """The sums, if these are the maps that they are of."""
-        same = all(own is other for own, other in zip((self.kxx, self.kyy, self.d), maps, strict=True))
+        same = all(first is second for first, second in zip((self.kxx, self.kyy, self.d), maps, strict=True))
         return self.sums.unbind() if same else None
 
 
@@ -64,8 +64,8 @@ _ORDER = itertools.count()
 class MomentMaps(Value):
     """Second moments ``[pairs, blocks, *positions]`` of random units.
 
-    Channels come in blocks of equal distribution, ``sizes`` says how many each: a convolution with groups makes as many
-    blocks as it has groups, a concatenation puts blocks one after the other. ``axis`` is where channels stand in a
+    Channels come in blocks of equal distribution, ``sizes`` says how many each: a convolution with groups makes one
+    block for each group, a concatenation puts blocks one after the other. ``axis`` is where channels stand in a
     sample's shape.
 
     Attributes
@@ -79,7 +79,7 @@ class MomentMaps(Value):
         Those whose zero-mean weights every unit is linear in, not empty only if so: what depends on none of them is
         uncorrelated with the units.
     mixed : bool
-        Whether blocks are no longer runs of neighbouring channels, as after flattening.
+        Whether blocks are no longer runs of neighboring channels, as after flattening.
     alike : bool
         Whether the channels of a block have one distribution. Those of input values and of sampled networks are
         averaged over as if they had: a factor or a mean of each channel's own cannot be applied to them.
@@ -188,7 +188,7 @@ class MomentMaps(Value):
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
         maps = self.kxx, self.kyy, self.d
         sums = None if self.summed is None else self.summed.of(*maps)
-        xx, yy, distance = [(own * sizes).sum(dim=1) for own in sums or total(*maps, kept=2)]
+        xx, yy, distance = [(maps_of_side * sizes).sum(dim=1) for maps_of_side in sums or total(*maps, kept=2)]
         return Totals(xx, yy, math.prod(self.shape), distance)
 
     def token_cosine(self, context: Context) -> float:

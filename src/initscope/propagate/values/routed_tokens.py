@@ -94,9 +94,11 @@ class RoutedTokens(Value):
         xx, yy, d = (maps[:, 0].flatten()[token].double() for maps in (base.kxx, base.kyy, base.d))
         a, b = (side.flatten().double() for side in (a, b))
         both = a * b * (self.expert[0] == self.expert[1]).flatten()
-        own, other = a * a, b * b
-        distance = (own - both) * xx + (other - both) * yy + both * d
-        sums = [each.reshape(samples, -1).sum(dim=1) * base.channels for each in (own * xx, other * yy, distance)]
+        square_a, square_b = a * a, b * b
+        distance = (square_a - both) * xx + (square_b - both) * yy + both * d
+        sums = [
+            term.reshape(samples, -1).sum(dim=1) * base.channels for term in (square_a * xx, square_b * yy, distance)
+        ]
         return Totals(sums[0], sums[1], token.numel() // samples * base.channels, sums[2])
 
     def reordered(self, operation: Callable[[Tensor, int], Tensor]) -> RoutedTokens:

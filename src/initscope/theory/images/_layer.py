@@ -18,6 +18,7 @@ __all__ = ["ActivationLike", "cosine", "expected_cosine", "expected_distance", "
 ActivationLike = str | Activation | Callable[[Array], Array]
 _UNLIKE = 2.0**20  # ratio of squared norms from which on inner products are not taken from distances
 _CHUNK = 1 << 15  # map entries worked on at once: they stay in the caches, which halves the time
+_ENTRIES_PER_PIXEL = 4  # the work of one layer, from pixels to norms, in map entries of `fused_loops`
 
 
 def expected_inner(
@@ -255,7 +256,8 @@ def _moments(
     else:
         variance = check_between("weight_variance", weight_variance, 0.0, math.inf, hint="for example 2/r² for ReLU")
     x, y = (xp.reshape(images, (pairs * groups, channels // groups, *size)) for images in (x, y))
-    fused = fused_loops(x, y, entries=pairs * groups * math.prod(size)) if sigma is activations.relu else None
+    work = _ENTRIES_PER_PIXEL * pairs * groups * math.prod(size)
+    fused = fused_loops(x, y, entries=work) if sigma is activations.relu else None
     if fused is not None and len(size) == 2 and not of_products:
         sums = variance * fused.relu_layer_sums(as_numpy(x), as_numpy(y), **windows.options)
         totals = xp.asarray(sums, dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""The contract of a weight law: what it draws has the second moments that it states, in every kind of layer.
+"""The contract of an initializer: what it draws has the second moments that it states, in every kind of layer.
 
 By sampling: z-scores at 4 standard errors over 1,500 filters or more. A variance is then known within about 15 %
 (4 · √(2/1500)); `test_the_contract_bites` shows that 25 % is caught.
@@ -69,16 +69,16 @@ def contract(law, layer, stated):
 @pytest.mark.parametrize("name", LAWS)
 def test_a_law_draws_what_it_states(name, shape):
     law, layer = LAWS[name], LAYERS[shape]()
-    assert (contract(law, layer, law.law(layer)) < 4).all()
+    assert (contract(law, layer, law.weight_distribution(layer)) < 4).all()
 
 
 def test_the_contract_bites():
     layer, law = LAYERS["conv1d"](), ZeroSum(strength=0.5)
-    stated = law.law(layer)
+    stated = law.weight_distribution(layer)
     assert (contract(law, layer, replace(stated, variance=1.25 * stated.variance)) > 4).any()
     assert (contract(law, layer, replace(stated, strength=0.7)) > 4).any()
     delta = DeltaOrthogonal()
-    assert (contract(delta, layer, replace(delta.law(layer), center=False)) > 4).any()
+    assert (contract(delta, layer, replace(delta.weight_distribution(layer), center=False)) > 4).any()
 
 
 def test_orthogonal_weights_are_orthogonal_in_every_group():
@@ -127,8 +127,8 @@ def test_present_draws_what_the_weights_are_like():
     layer = nn.Linear(200, 100)
     with torch.no_grad():
         layer.weight.normal_(0, 0.3, generator=torch.Generator().manual_seed(0))
-    before = Present().law(layer)
-    after = Present().law(Present().fill_(layer, generator=torch.Generator().manual_seed(1)))
+    before = Present().weight_distribution(layer)
+    after = Present().weight_distribution(Present().fill_(layer, generator=torch.Generator().manual_seed(1)))
     assert abs(after.variance / before.variance - 1) < 4 * np.sqrt(4 / layer.weight.numel())
 
 
