@@ -134,17 +134,22 @@ def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Ax
         return ax
     from matplotlib.figure import Figure
 
-    from initscope._utils.axes import ShownAxes
+    from initscope._utils.axes import ShownAxes, figure_style
 
-    return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
+    with figure_style():
+        return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
 
 
 def panels(*draws: Callable[[Axes], Any]) -> Figure:
     """Return a figure with one panel per function, side by side."""
     from matplotlib.figure import Figure
 
+    from initscope._utils.axes import ShownAxes, figure_style
+
     figure = Figure(figsize=(5.5 * len(draws), 4), layout="constrained")
-    for draw, ax in zip(draws, figure.subplots(1, len(draws), squeeze=False)[0]):
+    with figure_style():
+        made = figure.subplots(1, len(draws), squeeze=False, subplot_kw={"axes_class": ShownAxes})[0]
+    for draw, ax in zip(draws, made):
         draw(ax)
     return figure
 

@@ -1,5 +1,7 @@
 """What a report looks like: one line, Markdown, JSON with its schema, blocks on the page and in the terminal."""
 
+import base64
+import gzip
 import importlib.util
 import json
 import re
@@ -202,6 +204,24 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
     assert all(re.search(r"blocks \d+–\d+ ", output) for output in (few, details))
     assert len(everything.splitlines()) > 180
     assert "prints them all" not in everything
+
+
+def test_the_top_of_the_page_says_what_how_and_when(reports):
+    """The conclusion, the size of the model, date, seed and versions; for failing models that errors were found."""
+    healthy, failing = (report.to_html() for report in reports)
+    assert '<p class="conclusion">Nothing was found that keeps this model from learning.</p>' in healthy
+    assert re.search(r'<p class="conclusion">(An error keeps|Errors keep) this model from learning', failing)
+    for report, page in zip(reports, (healthy, failing), strict=True):
+        assert report.provenance.size in page
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, seed 0, initscope ", page)
+
+
+def test_the_page_holds_the_report_as_json_and_markdown(reports):
+    page = reports[1].to_html()
+    packed = re.search(r'class="whole">\s*(\S+)\s*</script>', page)[1]
+    assert json.loads(gzip.decompress(base64.b64decode(packed))) == json.loads(reports[1].to_json())
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+    assert data["markdown"] == reports[1].to_markdown()
 
 
 def test_the_page_has_an_overview_of_the_samples():

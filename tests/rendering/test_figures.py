@@ -9,7 +9,7 @@ from PIL import Image
 from initscope.geometry import Comparison
 from initscope.rendering.depth import Panel
 from initscope.rendering.figures import BAD, angle_figure, pairs_figure, panels_figure
-from initscope.results import make_axes
+from initscope.results import make_axes, panels
 
 
 def line(ax, label):
@@ -81,3 +81,33 @@ def test_layers_without_a_prediction_leave_a_gap(partly_covered):
 def test_given_axes_are_used(comparison):
     ax = angle_figure(comparison)
     assert comparison.plot(ax) is ax
+
+
+def test_all_figures_have_one_style_and_leave_the_users_settings_alone():
+    import matplotlib
+
+    from initscope._utils.palette import PALETTE
+
+    before = dict(matplotlib.rcParams)
+    single, (left, right) = make_axes(None), panels(lambda ax: ax.plot([1]), lambda ax: ax.plot([1])).axes
+    assert dict(matplotlib.rcParams) == before
+    for ax in (single, left, right):
+        (line,) = ax.plot([0, 1], label="x") if ax is single else ax.lines
+        assert line.get_color() == PALETTE[0]
+        assert not ax.spines["top"].get_visible()
+        assert ax.get_xgridlines()[0].get_visible()
+    assert not single.legend().get_frame_on()
+    single.imshow(np.zeros((2, 2)))
+    assert not single.get_xgridlines()[0].get_visible()
+
+
+def test_the_colors_of_lines_can_be_read_on_white():
+    """Contrast as WCAG defines it, at least 4.5."""
+    from initscope._utils.palette import PALETTE
+
+    def light(color):
+        parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    assert min(1.05 / (light(color) + 0.05) for color in PALETTE) >= 4.5

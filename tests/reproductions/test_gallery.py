@@ -214,3 +214,20 @@ def test_a_flat_picture_of_one_panel_is_not_blown_up(tmp_path):
     assert not thresholds.wide
     assert tightness.wide
     assert "1 reproduction at scale small: 1 agrees." in (tmp_path / "one" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
+def test_the_figure_of_one_reproduction(tmp_path, suffix, capsys):
+    path = tmp_path / f"figure.{suffix}"
+    main(["reproduce", "cnn-resolution", "--figure", str(path)])
+    beginning = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}[suffix]
+    assert path.read_bytes().startswith(beginning)
+    assert "cnn-resolution" in capsys.readouterr().out
+    assert not (tmp_path / "gallery").exists()
+
+
+def test_a_figure_is_of_one_reproduction(tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "cnn-resolution", "talk-layer-theorem", "--figure", str(tmp_path / "x.pdf")])
+    assert left.value.code == 2
+    assert "2 reproductions are named" in capsys.readouterr().err

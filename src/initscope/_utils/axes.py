@@ -1,4 +1,4 @@
-"""`ShownAxes`: axes that a notebook displays as a figure when they are the last expression of a cell.
+"""The style of all figures, and `ShownAxes`: axes that a notebook displays as the last expression of a cell.
 
 Notebooks display only figures that pyplot has registered; other axes would appear as one line of text.
 """
@@ -6,15 +6,54 @@ Notebooks display only figures that pyplot has registered; other axes would appe
 from __future__ import annotations
 
 import io
+from contextlib import AbstractContextManager
+from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.legend import Legend
 
-__all__ = ["ShownAxes"]
+from initscope._utils.palette import GRAY, PALETTE
+
+__all__ = ["ShownAxes", "figure_style"]
+
+_STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 10,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 11,
+    "font.size": 10,
+    "grid.alpha": 0.25,
+    "grid.color": GRAY,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+}
+
+
+def figure_style() -> AbstractContextManager[Any]:
+    """Return a context in which new axes have the style of initscope; it leaves the user's settings alone."""
+    from cycler import cycler
+
+    return rc_context(_STYLE | {"axes.prop_cycle": cycler(color=PALETTE)})
 
 
 class ShownAxes(Axes):
-    """Axes with a PNG representation of their whole figure, for notebooks."""
+    """Axes with a PNG representation of their whole figure, legends without frames, and no grid over images."""
+
+    def legend(self, *args: Any, **options: Any) -> Legend:
+        """Add a legend without a frame."""
+        return super().legend(*args, **({"frameon": False, "fontsize": 9} | options))
+
+    def imshow(self, *args: Any, **options: Any) -> AxesImage:
+        """Show an image without a grid."""
+        self.grid(False)
+        return super().imshow(*args, **options)
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()

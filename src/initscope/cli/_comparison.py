@@ -13,6 +13,7 @@ from initscope.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from initscope.geometry import Comparison
 
@@ -68,15 +69,16 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
     check_space(path)
 
 
-def save_figure(ax: Axes, path: Path) -> None:
-    """Write the figure of the axes."""
+def save_figure(drawn: Axes | Figure, path: Path) -> None:
+    """Write a figure, or that of the axes."""
     from matplotlib.figure import Figure
 
     from initscope._utils.files import atomic_path
 
-    assert isinstance(ax.figure, Figure)
+    figure = drawn if isinstance(drawn, Figure) else drawn.figure
+    assert isinstance(figure, Figure)
     with atomic_path(path) as temporary:
-        ax.figure.savefig(temporary, dpi=160)
+        figure.savefig(temporary, dpi=160)
     say(f"figure: {path}")
 
 

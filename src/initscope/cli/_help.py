@@ -78,7 +78,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "search evaluate": ("search evaluate digits.npz digits.npz --exclude-self",),
     "invert": ("invert conv3x3x32-relu-maxpool2 --layer relu1 --size 32 --iterations 20 --out page.html",),
     "discriminate": ("discriminate --data digits --limit 300 --ratios 2,8 --reconstruct 1 --epochs 0",),
-    "reproduce": ("reproduce --list", "reproduce talk-layer-theorem --out gallery"),
+    "reproduce": (
+        "reproduce --list",
+        "reproduce talk-layer-theorem --out gallery",
+        "reproduce talk-layer-theorem --figure theorem.pdf",
+    ),
     "theorem": ("theorem cnn 3", 'theorem "sign embedding"', "theorem norms lemma 2 --format json"),
     "sweep": ("sweep grid.toml --out results --workers 2",),
     "coordinates": (

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from initscope.cli._comparison import check_suffix, save_figure
 from initscope.cli._help import OUTPUT
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, csv_text, emit, json_text, print_table, provenance, say
 from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.reproductions.protocol import Reproduction
 
 __all__ = ["reproduce"]
 
@@ -28,6 +33,10 @@ def reproduce(
     out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the figures.")] = Path(
         "gallery"
     ),
+    figure: Annotated[
+        Path | None,
+        Parameter(group=OUTPUT, help="Run one reproduction and write its figure to this .pdf, .svg or .png file only."),
+    ] = None,
     again: Annotated[bool, Parameter(negative="", help="Also run reproductions that the folder already has.")] = False,
     workers: Annotated[Whole, Parameter(help="Number of processes.")] = 1,
     format: Format = "table",
@@ -46,6 +55,9 @@ def reproduce(
             if all
             else "no reproduction is named; initscope reproduce --list shows their names, --all runs all of them"
         )
+    if figure is not None:
+        emit(_drawn(ids, scale, figure), format)
+        return
     results = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
         versions = {"versions": provenance()["versions"]}
@@ -56,6 +68,22 @@ def reproduce(
     if results.failed:
         say(f"failed: {', '.join(results.failed)}")
         sys.exit(1)
+
+
+def _drawn(ids: Sequence[str], scale: Literal["small", "full"], path: Path) -> Reproduction:
+    """Run the reproduction that is named, and write its figure."""
+    from initscope.reproductions.registry import get, matching
+
+    check_suffix(path, "--figure", (".pdf", ".svg", ".png"))
+    names = [id for name in ids for id in matching(name)]
+    if len(names) != 1:
+        raise InputError(f"--figure writes one figure, and {len(names)} reproductions are named; name one")
+    result = get(names[0]).run(scale=scale)
+    shown = result.figure()
+    if shown is None:
+        raise InputError(f"{names[0]} has no figure; leave --figure out")
+    save_figure(shown, path)
+    return result
 
 
 def _list(described: list[dict[str, object]], format: Format) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +19,16 @@ from initscope.inspection.layer_quantities import layer_quantities
 from initscope.inspection.provenance import Pictures
 from initscope.rendering.depth import drawn_panels
 from initscope.rendering.layers import layer_table, page_data
+from initscope.rendering.network import network_figure
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
 from initscope.rendering.table import with_error
+from initscope.results import counted
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Deviation, Report
 
-__all__ = ["as_comparison", "block_texts", "pictures_of", "render_report"]
+__all__ = ["as_comparison", "block_texts", "conclusion", "pictures_of", "render_report"]
 
 _DIGITS = {
     "angle_predicted": 1,
@@ -78,6 +84,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     found = layer_quantities(report, comparison)
     depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
     to_do = _what_to_do(report)
+    network = network_figure(report.rows, found.sections, found.columns, _levels(report))
     context = comparison_context(comparison, facts, None) | to_do
     context |= {
         "body": "report.html",
@@ -92,8 +99,14 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "depth": depth,
         "error_is": found.error_is,
         "has_gradients": True,
+        "network": network,
         "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
-        "data": page_data(report.rows, found.columns, depth["data"]),
+        "data": page_data(report.rows, found.columns, depth["data"])
+        | {"network": network["data"], "markdown": report.to_markdown()},
+        "whole": _compressed(report.to_dict()),
+        "conclusion": conclusion(report),
+        "trial": _trial(report),
+        "provenance": report.provenance,
         "thumbnails": pictures.sample,
         "deviating": _deviating(report, pictures),
         "more": "".join(_parts(report)),
@@ -101,6 +114,45 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "data_overview": "" if pictures.data is None else pictures.data.section(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
+
+
+def conclusion(report: Report) -> str:
+    """The result in one sentence for somebody who reads no further."""
+    fix = report.fix
+    if report.errors:
+        said = (
+            "An error keeps this model from learning"
+            if len(report.errors) == 1
+            else "Errors keep this model from learning"
+        )
+        said += ", and a fix that was tried helps." if fix is not None and fix.helped else "."
+    elif report.warnings:
+        said = f"No errors, but {counted(len(report.warnings), 'warning')}."
+    else:
+        said = "Nothing was found that keeps this model from learning."
+    return said
+
+
+def _trial(report: Report) -> str:
+    losses = () if report.trial is None else report.trial.losses
+    if not losses or not math.isfinite(losses[-1]):
+        return ""
+    return f"In a trial of {counted(len(losses), 'step')} the loss went from {losses[0]:.3g} to {losses[-1]:.3g}."
+
+
+def _compressed(value: dict[str, Any]) -> str:
+    """JSON of a value, compressed and as text; the same value gives the same text."""
+    packed = gzip.compress(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"), mtime=0
+    )
+    return base64.b64encode(packed).decode()
+
+
+def _levels(report: Report) -> dict[int, str]:
+    """By row, the worst level of the findings that begin there."""
+    level = {finding.name: finding.level for finding in (*report.warnings, *report.errors)}
+    begun = sorted(report.begins.items(), key=lambda item: level[item[0]] == "error")
+    return {index: level[name] for name, indices in begun for index in indices}
 
 
 def _shown(finding: Finding, code: str) -> dict[str, Any]:

@@ -69,8 +69,8 @@ class Provenance(Result):
         '1.2 M parameters (4.8 MB), 3.4 G multiply-adds and 2 MB of outputs per sample'
         """
         work = "" if self.multiply_adds is None else f"{short_count(self.multiply_adds)} multiply-adds and "
-        weights = f"{short_count(self.parameters)} parameters ({_megabytes(self.weights_bytes)})"
-        return f"{weights}, {work}{_megabytes(self.outputs_bytes)} of outputs per sample"
+        weights = f"{short_count(self.parameters)} parameters ({short_count(self.weights_bytes)}B)"
+        return f"{weights}, {work}{short_count(self.outputs_bytes)}B of outputs per sample"
 
 
 def short_count(number: float) -> str:
@@ -81,10 +81,6 @@ def short_count(number: float) -> str:
     """
     unit, name = next((unit for unit in _SHORT_NUMBERS if number >= unit[0]), (1.0, ""))
     return f"{number / unit:.3g} {name}".strip()
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.3g} MB"
 
 
 def provenance_of(model: nn.Module, seen: Observation, seed: int) -> Provenance:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._utils.palette import GRAY, PALETTE
 from initscope.geometry import covered_rows, mean_over_pairs
 from initscope.rendering.depth import axis_limits, axis_name, depth_ticks
 from initscope.results import label_text, make_axes
@@ -34,11 +35,8 @@ __all__ = [
     "rows_after_activations",
 ]
 
-PREDICTED = "#2563c9"
-MEASURED = "#c2410c"
-THIRD = "#0f766e"
-GRAY = "#8a8f98"
-BAD = "#b91c1c"
+PREDICTED, MEASURED, THIRD = PALETTE[:3]
+BAD = "#a3125f"
 SMALL = (4.8, 3.2)
 """Size in inches of figures that stand side by side on a page. Larger figures would be scaled down with their text."""
 _MOST_TICKS = 9
@@ -46,16 +44,8 @@ _BAND = (10, 90)  # percentiles over pairs
 
 
 def new_axes(width: float = 5.8, height: float = 3.6) -> Axes:
-    """Return the axes of a new figure with two spines and a faint grid."""
-    ax = make_axes(None, (width, height))
-    _style(ax)
-    return ax
-
-
-def _style(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color=GRAY, alpha=0.25, linewidth=0.7)
-    ax.set_axisbelow(True)
+    """Return the axes of a new figure of this size in inches."""
+    return make_axes(None, (width, height))
 
 
 def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -99,14 +89,14 @@ def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequen
     """
     from matplotlib.figure import Figure
 
-    from initscope._utils.axes import ShownAxes
+    from initscope._utils.axes import ShownAxes, figure_style
 
     shown = [(panel, rows) for panel, rows in zip(panels, marked, strict=True) if len(panel.known)]
     figure = Figure(figsize=(7.2, 1.25 * len(shown) + 0.7), layout="constrained")
     first: Axes | None = None
     for number, (panel, rows) in enumerate(shown, 1):
-        ax = figure.add_subplot(len(shown), 1, number, axes_class=ShownAxes, sharex=first)
-        _style(ax)
+        with figure_style():
+            ax = figure.add_subplot(len(shown), 1, number, axes_class=ShownAxes, sharex=first)
         _panel(ax, panel, sorted(rows))
         ax.tick_params(labelbottom=number == len(shown))
         first = ax if first is None else first
@@ -132,7 +122,7 @@ def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
     errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
     ax.errorbar(rows, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
     if marked:
-        ax.plot(rows[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
+        ax.plot(rows[marked], heights[marked], "s", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
     if panel.predicted is not None:
         known = np.isfinite(panel.predicted)
         ax.plot(rows[known], panel.predicted[known], color=PREDICTED, label="predicted")

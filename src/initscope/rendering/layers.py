@@ -45,13 +45,15 @@ class Column:
             return "0"
         return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits, self.least)
 
-    def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
-        """Return the last known value of several rows, or ``join`` of all known values."""
+    def joined(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> float | None:
+        """Return the last known value of several rows, or ``join`` of all known values; None without any."""
         known = self.values[list(members)]
         known = known[np.isfinite(known)]
-        if not len(known):
-            return "–"
-        value = float(known[-1] if join is None else join(known))
+        return float(known[-1] if join is None else join(known)) if len(known) else None
+
+    def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
+        """Return the text of `joined`."""
+        value = self.joined(members, join)
         return "0" if value == 0 else with_error(value, None, self.digits, self.least)
 
 

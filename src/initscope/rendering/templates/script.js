@@ -30,6 +30,27 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     });
   }
 
+  // The whole report, compressed; Markdown is part of the data.
+  const save = (blob, name) => {
+    const link = Object.assign(document.createElement("a"), { download: name });
+    link.href = URL.createObjectURL(blob);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  const whole = async () => {
+    const packed = Uint8Array.from(atob(root.querySelector(".whole").textContent.trim()), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  for (const button of all("[data-export]")) {
+    const text = button.textContent;
+    button.addEventListener("click", async () => {
+      if (button.dataset.export === "markdown") await written(data.markdown);
+      else save(new Blob([await whole()], { type: "application/json" }), "report.json");
+      button.textContent = "done";
+      setTimeout(() => (button.textContent = text), 1500);
+    });
+  }
+
   // The table: rows belong to sections; sorted rows are in a separate tbody.
   const table = root.querySelector(".layers table");
   const rows = table ? all(".row", table) : [];
@@ -96,12 +117,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     for (const section of sections) section.classList.toggle("hide", by !== null);
     show();
   };
-  const download = (text, name, type) => {
-    const link = Object.assign(document.createElement("a"), { download: name });
-    link.href = URL.createObjectURL(new Blob([text], { type }));
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  };
+  const download = (text, name, type) => save(new Blob([text], { type }), name);
   const records = () =>
     data.titles.map((_, index) => {
       const record = {};
@@ -161,6 +177,15 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     row.scrollIntoView({ block: "center" });
   };
 
+  // The picture of the network: boxes are sections of the table.
+  const network = root.querySelector(".network");
+  const boxes = network ? all(".box", network) : [];
+  const members = data.network?.members ?? [];
+  const chosen = (box) => Number(box.dataset.box);
+  const mark = (index) => {
+    boxes.forEach((box, number) => box.classList.toggle("here", index !== null && members[number].includes(index)));
+  };
+
   // The plots: highlight the layer under the pointer in all panels.
   const figure = root.querySelector(".depth");
   if (!figure) return;
@@ -189,6 +214,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   };
   const point = (index, current) => {
     here = index;
+    mark(index);
     for (const cursor of cursors) {
       cursor.hidden = false;
       cursor.style.left = `${(100 * (index + 0.5)) / count}%`;
@@ -214,7 +240,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
       line.insertCell().textContent = expected === null ? "" : `predicted ${short(expected)}`;
     });
     tip.replaceChildren(made("strong", "", data.titles[index]), lines);
-    tip.hidden = false;
+    tip.hidden = current === null; // a box of the network moves the lines only
     const [frame, plot] = [figure.getBoundingClientRect(), plots[current ?? 0].getBoundingClientRect()];
     const x = plot.left - frame.left + (plot.width * (index + 0.5)) / count;
     const right = x + 14 + tip.offsetWidth <= frame.width;
@@ -223,6 +249,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   };
   const hide = () => {
     here = null;
+    mark(null);
     tip.hidden = true;
     for (const cursor of cursors) cursor.hidden = true;
   };
@@ -249,4 +276,57 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     } else if (event.key === "Enter" && here !== null) go(here);
     else if (event.key === "Escape") hide();
   });
+
+  // Boxes of the network: color, arrow keys, what is inside.
+  const inspectBox = (box) => {
+    for (const inside of all(".inside", network)) {
+      inside.hidden = inside.dataset.inside !== box.dataset.inside;
+      if (!inside.hidden) [inside.querySelector("h3").textContent, inside.dataset.first] = [box.querySelector("title").textContent, members[chosen(box)][0]];
+    }
+    const hint = network.querySelector(".insides > p");
+    if (hint) hint.hidden = "inside" in box.dataset;
+  };
+  const focusBox = (number) => {
+    boxes.forEach((box, other) => box.setAttribute("tabindex", other === number ? 0 : -1));
+    boxes[number].focus();
+    inspectBox(boxes[number]);
+  };
+  const colorBoxes = (name) => {
+    const column = data.network.columns[name];
+    network.classList.toggle("colored", Boolean(column));
+    network.querySelector(".scale").hidden = !column;
+    boxes.forEach((box, number) => {
+      const share = column?.share[number] ?? null;
+      box.style.setProperty("--share", `${100 * (share ?? 0)}%`);
+      box.classList.toggle("unknown", share === null);
+      box.classList.toggle("out", Boolean(column?.bad[number]));
+      box.querySelector(".value").textContent = column?.text[number] ?? "";
+    });
+  };
+  if (network) {
+    network.querySelector("select").addEventListener("change", (event) => colorBoxes(event.target.value));
+    boxes.forEach((box, number) => {
+      const shown = members[number].filter((index) => told(index));
+      const middle = shown[shown.length - 1] ?? members[number].at(-1);
+      box.addEventListener("pointerenter", () => point(middle, null));
+      box.addEventListener("pointerleave", () => hide());
+      box.addEventListener("focus", () => point(middle, null));
+      box.addEventListener("blur", () => hide());
+      box.addEventListener("click", () => focusBox(number));
+      box.addEventListener("dblclick", () => go(members[number][0]));
+      box.addEventListener("keydown", (event) => {
+        const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+        const place = { Home: 0, End: boxes.length - 1 }[event.key] ?? (step ? number + step : null);
+        if (event.key === "Enter" || event.key === " ") go(members[number][0]);
+        else if (place === null || place < 0 || place >= boxes.length) return;
+        else focusBox(place);
+        event.preventDefault();
+      });
+    });
+    for (const op of all(".op[data-offset]", network))
+      op.addEventListener("click", () => go(Number(op.closest(".inside").dataset.first) + Number(op.dataset.offset)));
+    const first = boxes.find((box) => box.matches(".error, .warning")) ?? boxes.find((box) => "inside" in box.dataset);
+    if (first) inspectBox(first);
+    for (const row of rows) row.addEventListener("pointerenter", () => mark(Number(row.dataset.row)));
+  }
 });
