@@ -22,7 +22,8 @@ from initscope.embed import Searcher
 from initscope.initializers import He
 from initscope.invert import error_growth, error_rate
 from initscope.measurement import jacobian_spectrum, observe
-from initscope.scaling import coordinates
+from initscope.scaling import coordinates, outlook, read
+from initscope.theory.images import channel_statistics, data_flatness
 from initscope.theory.injectivity import probability, simulate_probability
 
 Estimates = tuple[Any, Any]
@@ -395,6 +396,25 @@ def _coordinates(seed: int) -> Estimates:
     rows = coordinates(scaled_stack, x, widths=(16, 32, 64, 128), steps=2, seed=1000 * seed).rows[1:]
     ends = [(row.measured[place], row.errors[place]) for row in rows for place in (0, -1)]
     return tuple(zip(*ends, strict=True))
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 50, "initializer_range": 0.2}
+
+
+@setting("outlook: token_cosine_se, cosine_se", "two blocks of a GPT-2, two halves of 16 heads", seeds=400, few=60)
+def _outlook(seed: int) -> Estimates:
+    row = outlook(read(GPT2 | {"activation_function": "relu"}), 6, seed=seed).rows[-1]
+    return (row.token_cosine, row.cosine), (row.token_cosine_se, row.cosine_se)
+
+
+@setting("channel_statistics, data_flatness: standard errors", "40 images of three channels", seeds=400)
+def _images(seed: int) -> Estimates:
+    rng = np.random.default_rng(seed)
+    colors = np.array([1.0, 0.8, 0.6]).reshape(3, 1, 1)
+    images = colors * (0.3 + rng.random((40, 3, 1, 1))) * rng.random((40, 3, 6, 6))
+    rows = [*channel_statistics(images).table(), *data_flatness(images, kernel_size=3).table()]
+    rows = [row for row in rows if row["standard_error"] is not None]
+    return [row["value"] for row in rows], [row["standard_error"] for row in rows]
 
 
 @setting(

@@ -71,7 +71,7 @@ def test_the_first_call_installs_and_the_second_does_not(clone):
     assert clone.run() == (0, "initscope --help\n", "", 0)
 
 
-EXTRAS = "[fast,search,data,scale,invert]"
+EXTRAS = "[fast,search,data,scale,invert,mcp]"
 EVERYTHING = f"{EXTRAS[:-1]},metric,integrations,docs,dev]"
 
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from initscope._utils.archive import read_archive, write_archive
 from initscope._utils.files import write_text
 from initscope._utils.libraries import library
 from initscope.errors import InputError
@@ -235,6 +234,7 @@ class Result:
         (a loss or an initializer of your own), are not saved.
         """
         from initscope import __version__
+        from initscope._utils.archive import write_archive
 
         write_archive(path, self._to_save(), __version__)
         return Path(path)
@@ -289,6 +289,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     InputError
         If the file is missing, damaged, from a newer version, or not a saved result.
     """
+    from initscope._utils.archive import read_archive  # which needs NumPy, and `import initscope` does not
+
     return read_archive(path)
 
 

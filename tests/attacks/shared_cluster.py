@@ -6,7 +6,8 @@ A scheduler and two workers live through all COUNT rounds. Every round runs the 
 * data replaced: the files have the same names in every round, and other values;
 * data replaced during a run: old numbers, or exit code 2 and one line;
 * hash fitted again under its name; model file edited (ReLU, Tanh, …), of the same length;
-* worker killed while it runs a task; scheduler killed while it has tasks, and started again.
+* worker stopped for 30 seconds; worker killed while it runs a task;
+* scheduler killed while it has tasks, and started again.
 
 Every file is compared, byte for byte, with that of the same command without a cluster.
 """
@@ -14,9 +15,11 @@ Every file is compared, byte for byte, with that of the same command without a c
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +30,7 @@ from dask_cluster import Cluster, busy_workers, wait_until
 
 COUNT = 5
 SIZE = 400
+STOPPED = 30
 MODEL = """from torch import nn
 
 def make():
@@ -106,6 +110,16 @@ class Attack:
         os.replace("other.npy", "B.npy")
         self.check("data replaced during a run", driver, "replaced.npy", expected, "has changed since the run began")
 
+    def stopped(self) -> None:
+        """A worker that runs a task is stopped for 30 seconds (SIGSTOP), as a node that swaps."""
+        kernel = KERNEL.format("A", SIZE // 16, "{}")
+        driver = start(kernel.format("stopped.npy"), dask=self.cluster.address)
+        self.while_busy(driver)
+        os.kill(self.cluster.workers[0].pid, signal.SIGSTOP)
+        time.sleep(STOPPED)
+        os.kill(self.cluster.workers[0].pid, signal.SIGCONT)
+        self.check("worker stopped for 30 s", driver, "stopped.npy", alone(kernel.format("alone.npy")))
+
     def outcomes(self) -> Iterator[Outcome]:
         """One outcome for each scenario."""
         for scenario, tries in self.tries.items():
@@ -136,6 +150,7 @@ def run(count: int) -> Iterator[Outcome]:
                 attack.two_drivers(number)
                 attack.edited(number)
                 attack.killed(number)
+                attack.stopped()
         finally:
             attack.cluster.kill()
             os.chdir(before)

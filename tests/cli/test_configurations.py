@@ -153,7 +153,7 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("[1, 2]", "is not a configuration"), ("hello", "is not a JSON file"),
+    [("[1, 2]", "is not a configuration"), ("hello", "is not a configuration in JSON"),
      ('{"model_type": "resnet"}', "unsupported model_type")],
 )  # fmt: skip
 def test_files_that_hold_no_configuration_are_told(tmp_path, text, told):

@@ -49,7 +49,7 @@ def test_every_option_is_explained_and_in_a_group(words, capsys, monkeypatch):
     assert "─ Parameters ─" not in text
     assert "--empty-" not in text
     options = [line.strip("│ *") for line in text.splitlines() if line.startswith(("│ --", "│ *", "│    --"))]
-    assert options
+    assert options or words == ("mcp",)  # which has none
     for line in options:
         name, _, told = line.partition("  ")
         assert told.strip(), name
@@ -60,7 +60,7 @@ def test_every_option_is_explained_and_in_a_group(words, capsys, monkeypatch):
 def test_examples_are_understood(line):
     command, bound, *_ = app.parse_args(shlex.split(line), exit_on_error=False, print_error=False)
     assert callable(command)
-    assert bound.signature.parameters
+    assert bound.signature.parameters or line == "mcp"
 
 
 def test_reproductions_of_the_examples_exist():

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from initscope.cli import main
 from initscope.cli._output import csv_text, json_text
@@ -174,3 +175,55 @@ def test_an_endless_device_is_no_index(initscope, tmp_path):
         code, _, messages = initscope("search", *arguments)
         assert code == 2
         assert "/dev/zero is a device, not a file" in messages
+
+
+class Touch:
+    """Makes the file ``owned`` if it is unpickled."""
+
+    def __reduce__(self):
+        return open, ("owned", "w")
+
+
+def crafted(kind):
+    """A file of targets: its name and how it is written."""
+    names = {"pickle.pt": lambda path: torch.save(Touch(), path), "text.npy": lambda path: np.save(path, ["a"] * 20),
+             "dict.pt": lambda path: torch.save({"y": torch.ones(20)}, path)}  # fmt: skip
+    texts = {"one.csv": "9" * 10000, "formula.csv": "=1+1", "ragged.csv": "1,2\n3\n", "bytes.csv": "\udcff\0"}
+    if kind in texts:
+        return lambda path: path.write_text(texts[kind], errors="surrogateescape")
+    return names[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["pickle.pt", "dict.pt", "text.npy", "one.csv", "formula.csv", "ragged.csv", "bytes.csv"]
+)
+def test_crafted_targets_are_one_line(initscope, tmp_path, kind):
+    """Some were an unexpected error with exit code 1; none was executed."""
+    crafted(kind)(tmp_path / kind)
+    code, _, messages = initscope("inspect", "dense4-dense2", *SMALL, "--targets", kind)
+    assert code == 2, messages
+    assert kind in messages.strip().splitlines()[-1]
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("arguments", [
+    ["inspect", "dense4-dense2", *SMALL, "--targets", "zero.csv"], ["predict", "zero.json"], ["predict", "deep.json"],
+    ["predict", "dense4", "--data", "text:zero.csv"],
+])  # fmt: skip
+def test_endless_devices_and_depths_are_one_line(initscope, tmp_path, arguments):
+    """A link to a device was read until the memory was full."""
+    for name in ("zero.csv", "zero.json"):
+        (tmp_path / name).symlink_to("/dev/zero")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    code, _, messages = initscope(*arguments)
+    assert code == 2
+    last = messages.strip().splitlines()[-1]
+    assert "is a device, not a file" in last or "deep.json is not a configuration in JSON" in last
+
+
+def test_targets_in_half_precision_and_tables_are_read(initscope, tmp_path):
+    torch.save(torch.ones(20, dtype=torch.bfloat16), tmp_path / "y.pt")
+    (tmp_path / "y.csv").write_text("target\n" + "1.5\n" * 20)
+    for name in ("y.pt", "y.csv"):
+        code, _, messages = initscope("inspect", "dense4-dense1", *SMALL, "--targets", name, "--no-trial")
+        assert code == 0, messages

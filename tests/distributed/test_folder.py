@@ -128,6 +128,42 @@ def test_folders_of_others_are_refused(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("theirs", ["_tasks/mine.txt", "tasks/.env", "tasks/mine.parquet", "_results.parquet"])
+def test_names_of_ours_in_folders_of_others_stay(tmp_path, theirs):
+    """They were taken for leftovers of a sweep and removed."""
+    file = tmp_path / theirs
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("mine")
+    with pytest.raises(InputError, match="which is not of a sweep"), opened(tmp_path):
+        pass
+    assert file.read_text() == "mine"
+    assert not (tmp_path / "_lock").exists()
+
+
+@pytest.mark.parametrize("name", ["tasks", "_tasks", "results.parquet", "_lock"])
+def test_links_in_a_folder_are_not_followed(tmp_path, name):
+    """Files that ``tasks`` led to were removed: those with a dot and those that are no Parquet files."""
+    with opened(tmp_path / "out") as folder:
+        folder.add(rows("a"))
+    home = tmp_path / "home"
+    home.mkdir()
+    for file in (".bashrc", "photo.parquet"):
+        (home / file).write_text("mine")
+    (tmp_path / "out" / name).rename(tmp_path / "kept") if (tmp_path / "out" / name).exists() else None
+    (tmp_path / "out" / name).symlink_to(home)
+    with pytest.raises(InputError, match=f"holds {name}, which is not of a sweep"), opened(tmp_path / "out"):
+        pass
+    assert sorted(file.name for file in home.iterdir()) == [".bashrc", "photo.parquet"]
+
+
+def test_a_file_of_others_among_the_results_is_refused(tmp_path):
+    with opened(tmp_path) as folder:
+        folder.add(rows("a"))
+    (tmp_path / "tasks" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"tasks/notes.txt"), opened(tmp_path):
+        pass
+
+
 FULL = """
 import resource, sys
 from pathlib import Path

@@ -3,6 +3,9 @@
 Numbers are compared, byte for byte, with those of a run without a cluster.
 """
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import sweep_jobs
@@ -93,6 +96,22 @@ def test_a_hash_that_is_fitted_again_under_its_name(cluster, folder):
     assert codes[0] != codes[1]
 
 
+def test_a_worker_with_another_copy_of_a_hash_or_model_refuses(folder):
+    """What the worker finds under the name is not what the driver read; the second call shows that it is not kept."""
+    from initscope.distributed.codes import _hasher
+    from initscope.distributed.model_names import built_model
+    from initscope.embed import SignHash, save_hasher
+
+    save_hasher(SignHash(bits=16, random_state=1).fit(np.load(folder / "A.npy")), folder / "a.hash")
+    model = named_model(f"{folder / 'm.py'}:make", None, (8,), 0)
+    (folder / "m.py").write_text(MODEL.replace("ReLU", "Tanh"))
+    for _ in range(2):
+        with pytest.raises(InputError, match="holds a different hash than the driver read"):
+            _hasher(str(folder / "a.hash"), "of the driver")
+        with pytest.raises(InputError, match="builds another model than the driver did"):
+            built_model(model)
+
+
 def test_a_model_file_that_is_edited(cluster, folder):
     """The file itself, to another of the same length within a second, and a file that it imports."""
     spec, kernels = f"{folder / 'm.py'}:make", []
@@ -129,6 +148,23 @@ def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
     monkeypatch.setattr(cluster_module, "code_digest", lambda: "edited")
     (outcome,) = on_cluster(sweep_jobs.square, sweep_jobs.jobs(1), cluster.address)
     assert "has different code of initscope than the driver" in outcome.error
+
+
+def test_a_stopped_worker_delays_and_changes_nothing(cluster, folder):
+    """SIGSTOP, as a laptop that sleeps or a node that swaps; the job of the other worker ends meanwhile."""
+    gates = [folder / name for name in "AB"]
+    jobs = [(str(number), {"label": "A", "gate": str(gate)}) for number, gate in enumerate(gates)]
+    answer = in_background(lambda: sorted(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
+    wait_until(lambda: answer.done() or cluster.ask(busy_workers) == 2)
+    os.kill(cluster.workers[0].pid, signal.SIGSTOP)
+    try:
+        for gate in gates:
+            gate.touch()
+        wait_until(lambda: cluster.ask(busy_workers) == 1)
+        assert not answer.done()
+    finally:
+        os.kill(cluster.workers[0].pid, signal.SIGCONT)
+    assert [outcome.rows for outcome in answer.result(PATIENCE)] == ["A", "A"]
 
 
 def test_a_killed_worker_costs_nothing(cluster, folder):

@@ -151,9 +151,9 @@ def test_other_grids_are_refused_and_larger_ones_go_on(undisturbed, tmp_path):
     assert bytes_of(out) == bytes_of(undisturbed / "out")
 
 
-@pytest.mark.parametrize("changed", ["data", "model", "version"])
-def test_a_folder_holds_results_of_one_data_set_one_model_and_one_version(tmp_path, monkeypatch, changed):
-    """Rows of data, a model file or a version that has changed since were kept as if they were of this one."""
+@pytest.mark.parametrize("changed", ["data", "model", "code"])
+def test_a_folder_holds_results_of_one_data_set_one_model_and_one_code(tmp_path, monkeypatch, changed):
+    """Rows of data, a model file or code of initscope that has changed since were kept as if they were of this one."""
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.eye(6, 4) + 1.0)
     model = "from torch import nn\ndef make():\n  return nn.Sequential(nn.Linear(4, 5), nn.ReLU())\n"
@@ -168,8 +168,8 @@ def test_a_folder_holds_results_of_one_data_set_one_model_and_one_version(tmp_pa
     elif changed == "model":
         (tmp_path / "net.py").write_text(model.replace("ReLU", "Tanh"))
     else:
-        monkeypatch.setattr("initscope.distributed.declaration.__version__", "0.0.0")
-    with pytest.raises(InputError, match="other options, data, model files or version"):
+        monkeypatch.setattr("initscope.distributed.declaration.code_digest", lambda: "edited")
+    with pytest.raises(InputError, match="other options, data, model files or code"):
         run_sweep("sweep.toml", "out", workers=1)
 
 

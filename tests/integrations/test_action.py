@@ -14,8 +14,10 @@ ACTION = ROOT / ".github" / "actions" / "inspect" / "action.yml"
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a script of bash")
 
 
-def script():
-    return textwrap.dedent(ACTION.read_text(encoding="utf-8").rpartition("run: |\n")[2])
+def scripts():
+    """The scripts of the action that have several lines: inspect, and comment."""
+    text = ACTION.read_text(encoding="utf-8")
+    return [textwrap.dedent(part.partition("\n    - ")[0]) for part in text.split("      run: |\n")[1:]]
 
 
 def run(folder, **inputs):
@@ -28,7 +30,7 @@ def run(folder, **inputs):
         "PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         "PYTHONPATH": str(ROOT / "src"),
     }  # fmt: skip
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script()]
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", scripts()[0]]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
 
 
@@ -49,3 +51,36 @@ def test_errors_fail_the_job_and_inputs_are_no_script(tmp_path):
     assert "(61 layers, " in (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert run(tmp_path, DATA="$(touch made)").returncode == 2
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(("works", "report"), [(True, "## initscope"), (False, "## initscope"), (True, "")])
+def test_the_comment(tmp_path, works, report):
+    """`gh` is a script that writes down its arguments; a token without the permission only warns."""
+    (tmp_path / "gh").write_text(f'#!/bin/sh\necho "$@" > asked\n{"true" if works else "false"}\n', encoding="utf-8")
+    (tmp_path / "gh").chmod(0o755)
+    (tmp_path / "initscope.md").write_text(report, encoding="utf-8")
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PULL_REQUEST": "https://host/pull/3"}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", scripts()[1]]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ("::warning::" in ran.stdout) == (not works)
+    assert (tmp_path / "asked").exists() == bool(report)
+    if report:
+        asked = (tmp_path / "asked").read_text(encoding="utf-8")
+        assert asked.startswith("pr comment https://host/pull/3 --body-file initscope.md")
+
+
+def test_the_hook_of_pre_commit_is_a_command_that_exists():
+    yaml = pytest.importorskip("yaml")
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    from initscope.cli import COMMANDS
+
+    program, command = hook["entry"].split()
+    assert (program, command in COMMANDS, hook["pass_filenames"]) == ("initscope", True, False)
+    steps = yaml.safe_load(ACTION.read_text(encoding="utf-8"))["runs"]["steps"]
+    assert [step.get("uses", "script") for step in steps] == [
+        "script",
+        "script",
+        "actions/upload-artifact@v4",
+        "script",
+    ]

@@ -8,7 +8,15 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.integrations import TrainingStopped, Watch, scalars, tensorboard_logger, wandb_logger
+from initscope.integrations import (
+    TrainingStopped,
+    Watch,
+    aim_logger,
+    mlflow_logger,
+    scalars,
+    tensorboard_logger,
+    wandb_logger,
+)
 
 DATA = torch.rand(48, 8, generator=torch.Generator().manual_seed(0))
 
@@ -146,3 +154,26 @@ def test_loggers_say_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(initscope.errors.MissingDependencyError, match=r"initscope\[integrations\]"):
         wandb_logger()
+
+
+def test_mlflow_and_aim(monkeypatch):
+    """Stands in for the two libraries with the functions that they document; names have only what MLflow allows."""
+    import sys
+    import types
+
+    logged = []
+    fake = types.ModuleType("mlflow")
+    fake.log_metrics = lambda values, step, **more: logged.append((values, step, more))
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    mlflow_logger()({"initscope/size/00.a(b)": 1.0}, 3)
+    mlflow_logger("abc")({"x": 2.0}, 4)
+    assert logged == [({"initscope/size/00.a_b_": 1.0}, 3, {}), ({"x": 2.0}, 4, {"run_id": "abc"})]
+
+    tracked = []
+    run = types.SimpleNamespace(track=lambda value, name, step: tracked.append((value, name, step)))
+    watch = Watch(DATA, pairs=16, log=[aim_logger(run)])
+    watch.start(network())
+    assert (1.0, "initscope/healthy", 0) in tracked
+    monkeypatch.setitem(sys.modules, "aim", None)
+    with pytest.raises(initscope.errors.MissingDependencyError, match="pip install aim"):
+        aim_logger()

@@ -4,8 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from scipy.stats import norm
+from torch import nn
 
 from initscope.graph.opened_modules import opened_attention
+from initscope.propagate.registry import find_rule
 from initscope.propagate.rules.gates import known
 
 
@@ -28,3 +30,16 @@ def test_functions_that_a_program_replaces_are_used(monkeypatch):
     replacement = torch.nn.functional.relu
     monkeypatch.setattr(F, "scaled_dot_product_attention", replacement)
     assert opened_attention().__globals__["scaled_dot_product_attention"] is replacement
+
+
+def test_a_forward_that_a_class_gets_later_has_no_rule():
+    """The rule of `nn.Linear` was used for it if the class had been asked for before."""
+
+    class Layer(nn.Linear):
+        pass
+
+    assert find_rule(Layer(2, 2)) is find_rule(nn.Linear(2, 2))
+    Layer.forward = lambda self, x: F.linear(x, self.weight) ** 2
+    assert find_rule(Layer(2, 2)) is None
+    del Layer.forward
+    assert find_rule(Layer(2, 2)) is find_rule(nn.Linear(2, 2))

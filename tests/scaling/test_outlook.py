@@ -154,7 +154,7 @@ def test_a_mixture_of_equal_experts_halves_what_tokens_share():
         (lambda: read({"model_type": "resnet"}), "unsupported model_type"),
         (lambda: read({"hidden_size": 8}), "no model_type"),
         (lambda: read(LLAMA, hidden_sise=8), "no entry 'hidden_sise'"),
-        (lambda: read("missing/config.json"), "cannot read"),
+        (lambda: read("missing/config.json"), "cannot be read"),
         (lambda: read({"model_type": "gpt2", "n_embd": 8}), "lacks"),
         (lambda: read(LLAMA, num_attention_heads=0, head_dim=4), "must be a whole number"),
         (lambda: read(LLAMA, num_attention_heads=-4), "heads = -4"),

@@ -2,7 +2,7 @@
 
 Writing: `atomic_path`, `scratch_path`, `write_text`; `locked` and `exclusive` keep other processes from editing at the
 same time.
-Reading: `open_regular` refuses devices and pipes, `reading` turns any failure of a reader into one `InputError`,
+Reading: `open_regular` and `read_small` refuse devices and pipes, `reading` turns any failure into one `InputError`,
 `check_memory` refuses files that would unpack to more than `memory_limit`.
 """
 
@@ -34,6 +34,7 @@ __all__ = [
     "locked",
     "memory_limit",
     "open_regular",
+    "read_small",
     "reading",
     "scratch_path",
     "write_text",
@@ -183,6 +184,15 @@ def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None
         if "\0" in str(path):
             raise InputError(f"{str(path)!r} is not a path: it contains a zero byte") from error
         raise InputError(f"{path} is not {what}, or damaged; {hint}") from error
+
+
+def read_small(path: str | os.PathLike[str], what: str, hint: str, most: int = 1 << 24) -> bytes:
+    """Return the bytes of a file; `InputError` for more than ``most``, for devices and pipes, and as `reading`."""
+    with reading(path, what, hint), open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path} is larger than {most} bytes, which is too large for {what}; {hint}")
+    return content
 
 
 def memory_limit() -> int:

@@ -129,6 +129,12 @@ COMMANDS = {
         "Show a statement of the sources: its text and formula, the function "
         "that computes it, an example and its test.",
     ),
+    "mcp": (
+        "mcp:mcp",
+        "Serve inspect, compare, data, plan and theorem to a coding assistant by the Model Context Protocol.\n\n"
+        "The tools only read, but the code of a MODEL that is named is run. Register the command in your assistant, "
+        "for example: claude mcp add initscope -- initscope mcp.",
+    ),
     "completion": (
         "completion:completion",
         "Print the script that lets your shell complete commands and options.\n\n"

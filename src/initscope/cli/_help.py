@@ -21,7 +21,7 @@ _GROUPS = {
     "Use random networks": ("hash", "search", "invert", "discriminate"),
     "Many runs": ("sweep",),
     "Theory": ("theorem", "reproduce"),
-    "Set up": ("completion",),
+    "Set up": ("completion", "mcp"),
 }
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("demo", "demo --depth 20 --draws 2 --out deep.html"),
@@ -85,6 +85,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "coordinates config.json --widths 1,2,4,8 --tokens 128",
     ),
     "completion": ("completion bash",),
+    "mcp": ("mcp",),
 }
 _LAST = "--debug, anywhere, shows the traceback of an error."
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from initscope._utils.files import memory_limit, read_small, reading
+from initscope._utils.tensors import read_tensors
 from initscope.cli._help import WORK
 from initscope.errors import InputError
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from initscope.data import ImageSet
 
 __all__ = ["TrainingOptions"]
+
+_TABLE, _STEP = "a table of numbers", "save the targets as one array, or as numbers separated by commas"
 
 
 @Parameter(name="*", group=WORK)
@@ -70,22 +75,21 @@ def _without_column(data: ImageSet, column: int) -> tuple[Any, Any]:
 def _read(path: Path, count: int) -> Any:
     """The targets of a file, one for each sample."""
     import numpy as np
-    import torch
 
-    try:
-        if path.suffix == ".npy":
-            values = np.load(path)
-        elif path.suffix in (".pt", ".pth"):
-            values = torch.load(path, weights_only=True).numpy()
-        elif path.suffix in (".csv", ".txt"):
-            values = np.genfromtxt(path, delimiter=",")
-            values = values[1:] if len(values) == count + 1 and not np.isfinite(values[0]).all() else values
-        else:
-            raise InputError(f"--targets {path}: give a .npy, .pt or .csv file, or the number of a column of --data")
-    except (OSError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"--targets {path} cannot be read: {str(error).splitlines()[0]}") from error
+    if path.suffix not in (".npy", ".pt", ".pth", ".csv", ".txt"):
+        raise InputError(f"--targets {path}: give a .npy, .pt or .csv file, or the number of a column of --data")
+    if path.suffix in (".csv", ".txt"):
+        text = read_small(path, _TABLE, _STEP, memory_limit() // 16)
+        with reading(path, _TABLE, _STEP):
+            values = np.atleast_1d(np.genfromtxt(io.BytesIO(text), delimiter=","))
+        values = values[1:] if len(values) == count + 1 and not np.isfinite(values[0]).all() else values
+    else:
+        content = read_tensors(path, hint=_STEP)
+        if hasattr(content, "detach"):  # NumPy has no bfloat16
+            content = content.detach().double() if content.is_floating_point() else content
+        values = np.atleast_1d(np.asarray(content))
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"--targets {path} holds values of type {values.dtype}, not numbers; {_STEP}")
     if len(values) != count:
         raise InputError(f"--targets {path} has {len(values)} values and the data {count} samples; give one for each")
     return _as_targets(values)

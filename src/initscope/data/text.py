@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from initscope._utils.files import memory_limit, read_small
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError, check_count
 
@@ -53,10 +54,7 @@ def text_tokens(spec: str = "text") -> npt.NDArray[np.int64]:
         raw = _LINES.encode()
     else:
         path = Path(spec.removeprefix("text:"))
-        try:
-            raw = path.read_bytes()
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+        raw = read_small(path, "text", "give a smaller file", memory_limit() // 16)  # 8 bytes for each, and copies
     return np.frombuffer(raw, dtype=np.uint8).astype(np.int64)
 
 

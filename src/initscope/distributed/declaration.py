@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from initscope import __version__
-from initscope._utils.files import open_regular, reading
+from initscope._utils.content import code_digest
+from initscope._utils.files import read_small
 from initscope.distributed.runs import QUANTITIES
 from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
 
@@ -66,8 +66,8 @@ class SweepRun:
     model: str
 
     def id(self, options: Options, contents: Contents) -> str:
-        """A name from everything that the result depends on."""
-        text = json.dumps([asdict(self), asdict(options), asdict(contents), __version__], sort_keys=True)
+        """A name from everything that the result depends on; a version number does not show edited sources."""
+        text = json.dumps([asdict(self), asdict(options), asdict(contents), code_digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -135,10 +135,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         With the line: unknown keys, empty lists, values of a wrong kind, axes that no architecture uses, models that
         do not fit the data, sizes that do not fit into memory.
     """
-    with reading(path, "a TOML file", _HINT), open_regular(path) as file:
-        raw = file.read(_LARGEST_FILE + 1)
-    if len(raw) > _LARGEST_FILE:
-        raise InputError(f"{path} is larger than {_LARGEST_FILE} bytes, which is too large for a sweep; {_HINT}")
+    raw = read_small(path, "a sweep", _HINT, _LARGEST_FILE)
     try:
         content = tomllib.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError says the line; a text that is no UTF-8

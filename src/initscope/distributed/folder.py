@@ -30,6 +30,7 @@ _VALUES = (
     *("accuracy", "accuracy_se", "loss"),
 )
 _HINT = "remove the folder or give another with --out"
+_RESULTS, _NEW, _TASKS, _OLD, _LOCK = "results.parquet", "_results.parquet", "tasks", "_tasks", "_lock"
 _THREADS = 4  # that wait for the disk
 _PENDING = 64  # results that are not on the disk yet, at most
 _REMEMBERED = 10_000  # results of this process that need not be read again to be compacted
@@ -44,7 +45,8 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Folder]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be made ({reason}); give the name of a folder with --out") from error
-    with exclusive(destination / "_lock", f"{path} is in use by another sweep; wait for it, or give another --out"):
+    _check_ours(destination)
+    with exclusive(destination / _LOCK, f"{path} is in use by another sweep; wait for it, or give another --out"):
         folder = Folder(destination)
         try:
             yield folder
@@ -57,18 +59,12 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.results, self.tasks = path / "results.parquet", path / "tasks"
-        self._new, self._old = path / "_results.parquet", path / "_tasks"
+        self.results, self.tasks = path / _RESULTS, path / _TASKS
+        self._new, self._old = path / _NEW, path / _OLD
         self._threads, self._pending = ThreadPoolExecutor(_THREADS), deque[Future[None]]()
         self._written: dict[str, Any] = {}
         self._repair()
         self.tasks.mkdir(exist_ok=True)
-        foreign = [item.name for item in path.iterdir() if not self._ours(item)]
-        if foreign:
-            raise InputError(f"{path} holds {foreign[0]}, which is not of a sweep; give a folder of its own with --out")
-
-    def _ours(self, item: Path) -> bool:
-        return item.name.startswith(("_", ".")) or item in (self.results, self.tasks)
 
     def status(self) -> dict[str, str]:
         """``done`` or ``failed`` for every run that the folder holds; files that a power cut damaged are removed."""
@@ -169,7 +165,7 @@ class Folder:
                 self._new.replace(self.results)
             shutil.rmtree(self._old)
         self._new.unlink(missing_ok=True)
-        for left in self.tasks.glob(".*") if self.tasks.exists() else ():
+        for left in self.tasks.glob(".*.parquet") if self.tasks.exists() else ():
             left.unlink()
 
     def _tables(self, columns: list[str] | None) -> Iterator[Any]:
@@ -191,6 +187,22 @@ class Folder:
             if columns is None and not table.schema.equals(_schema()):
                 raise InputError(f"{file} has other columns than results of this version; {_HINT}")
             return table
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse a folder that is not of a sweep alone, before anything in it is changed: a sweep removes its leftovers.
+
+    Links are refused too, for they lead to files of others. Folders of sweeps hold a lock since they were made.
+    """
+    foreign = [item.name for item in path.iterdir() if item.name not in (_RESULTS, _TASKS) and item.name[0] not in "_."]
+    folders = [path / name for name in (_TASKS, _OLD) if (path / name).is_dir()]
+    foreign += [f"{folder.name}/{item.name}" for folder in folders for item in folder.iterdir()
+                if item.suffix != ".parquet" and not (item.name[0] == "." and item.is_file())]  # fmt: skip
+    foreign += [name for name in (_RESULTS, _NEW, _TASKS, _OLD, _LOCK) if (path / name).is_symlink()]
+    if not (path / _LOCK).exists():
+        foreign += [name for name in (_NEW, _TASKS, _OLD) if (path / name).exists()]
+    if foreign:
+        raise InputError(f"{path} holds {foreign[0]}, which is not of a sweep; give a folder of its own with --out")
 
 
 def _small_file(table: Any) -> Any:

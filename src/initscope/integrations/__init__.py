@@ -1,4 +1,4 @@
-"""Integrations: inspection during training (plain loops, Lightning, Hugging Face), loggers, and a pytest plugin.
+"""Integrations: inspection during training, loggers, a pytest plugin, and tools for coding assistants.
 
 `Watch` inspects the model before and during training and warns about new findings; the callbacks call it for you.
 Each library is imported only when its callback is created.

@@ -40,7 +40,7 @@ def hugging_face_callback(data: Any = None, **options: Any) -> Any:
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
             """Inspect the model after an epoch."""
-            self.watch.step(given["model"], state.global_step)
+            self.watch.step(given["model"], round(state.epoch))
             self._stop(control)
 
         def _stop(self, control: Any) -> None:

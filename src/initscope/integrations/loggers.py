@@ -1,10 +1,14 @@
-"""Loggers that send a report as a few dozen scalars to TensorBoard or Weights & Biases."""
+"""Loggers that send a report as a few dozen scalars to TensorBoard, Weights & Biases, MLflow or Aim.
+
+A `Logger` is any function of a dict of numbers and a step; each function here returns one for a library.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,7 +17,7 @@ from initscope._utils.libraries import library
 if TYPE_CHECKING:
     from initscope.inspection import Report
 
-__all__ = ["scalars", "tensorboard_logger", "wandb_logger"]
+__all__ = ["Logger", "aim_logger", "mlflow_logger", "scalars", "tensorboard_logger", "wandb_logger"]
 
 _COLUMNS = {
     "cosine_measured": "cosine",
@@ -23,6 +27,15 @@ _COLUMNS = {
     "effective_rank": "rank",
 }
 _MOST_BLOCKS = 6
+_NOT_IN_MLFLOW = re.compile(r"[^\w\-. /]")
+"""Characters that MLflow does not allow in names on all systems."""
+
+
+class Logger(Protocol):
+    """A function that records numbers by name at a step: what ``Watch(log=)`` takes."""
+
+    def __call__(self, values: Mapping[str, float], step: int, /) -> None:
+        """Record ``values`` at ``step``."""
 
 
 def scalars(report: Report) -> dict[str, float]:
@@ -43,7 +56,7 @@ def scalars(report: Report) -> dict[str, float]:
     return values | {f"initscope/finding/{finding.name}": 1.0 for finding in report.findings}
 
 
-def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None]:
+def tensorboard_logger(writer: Any) -> Logger:
     """Return a logger for a ``torch.utils.tensorboard.SummaryWriter``, or for a folder where one is created."""
     if not hasattr(writer, "add_scalar"):
         writer = library("torch.utils.tensorboard", of="tensorboard").SummaryWriter(str(writer))
@@ -56,7 +69,7 @@ def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None
     return log
 
 
-def wandb_logger(run: Any = None) -> Callable[[Mapping[str, float], int], None]:
+def wandb_logger(run: Any = None) -> Logger:
     """Return a logger for a run of Weights & Biases; None: the run that ``wandb.init`` started.
 
     The step is logged as ``initscope/step``, because the step counter of the run belongs to the training loop.
@@ -66,5 +79,50 @@ def wandb_logger(run: Any = None) -> Callable[[Mapping[str, float], int], None]:
 
     def log(values: Mapping[str, float], step: int) -> None:
         run.log({**values, "initscope/step": step})
+
+    return log
+
+
+def mlflow_logger(run_id: str | None = None) -> Logger:
+    """Return a logger for a run of MLflow.
+
+    Parameters
+    ----------
+    run_id : str, optional
+        The run; default: the active one, which is started if there is none.
+
+    Returns
+    -------
+    Logger
+        For ``Watch(log=)``. Characters that MLflow does not allow in names become ``_``.
+    """
+    mlflow = library("mlflow")
+
+    def log(values: Mapping[str, float], step: int) -> None:
+        named = {_NOT_IN_MLFLOW.sub("_", name): value for name, value in values.items()}
+        mlflow.log_metrics(named, step=step, **({} if run_id is None else {"run_id": run_id}))
+
+    return log
+
+
+def aim_logger(run: Any = None) -> Logger:
+    """Return a logger for a run of Aim.
+
+    Parameters
+    ----------
+    run : aim.Run, optional
+        The run; default: a new one in the repository of the current folder.
+
+    Returns
+    -------
+    Logger
+        For ``Watch(log=)``.
+    """
+    if run is None:
+        run = library("aim").Run()
+
+    def log(values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            run.track(value, name=name, step=step)
 
     return log

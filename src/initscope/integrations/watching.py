@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +15,13 @@ from initscope.inspection._checks import failing, refuse_unknown
 from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.examination import WeightsNotFinite
 from initscope.inspection.report import NOT_ASKED
-from initscope.integrations.loggers import scalars
+from initscope.integrations.loggers import Logger, scalars
 from initscope.results import Result, counted, make_axes, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["TrainingStopped", "Watch"]
-
-Logger = Callable[[Mapping[str, float], int], None]
 
 
 class TrainingStopped(RuntimeError):
@@ -47,7 +44,8 @@ class Watch(Result):
         Findings, in the same form, that stop training: `step` returns True, or raises `TrainingStopped` if
         ``stop="raise"``.
     log : callable or list of callables, optional
-        Called with a dict of scalars and the step: `tensorboard_logger`, `wandb_logger`, or any function.
+        Called with a dict of scalars and the step: `tensorboard_logger`, `wandb_logger`, `mlflow_logger`, `aim_logger`,
+        or any function.
     out : path, optional
         File for the page of the first report.
     pairs, seed, mode

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from initscope._utils.files import read_small
 from initscope._utils.libraries import library
 from initscope.errors import InputError, did_you_mean
 
@@ -70,9 +71,11 @@ def hf_config(text: str, **changes: Any) -> Any:
 def _from_file(text: str, path: Path, changes: dict[str, Any]) -> Any:
     transformers = library("transformers")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_small(path, "a configuration in JSON", "give the config.json of a model"))
         return transformers.AutoConfig.for_model(**{**content, **changes})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"hf:{text}: {path} is not a configuration with a model_type ({error})") from error
 
 

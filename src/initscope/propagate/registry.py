@@ -63,8 +63,8 @@ class Rule:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
-_RULE_OF_CLASS: WeakKeyDictionary[type[nn.Module], Rule] = WeakKeyDictionary()
-"""Rules of classes that were asked for, until another rule is registered."""
+_RULE_OF_CLASS: WeakKeyDictionary[type[nn.Module], tuple[Any, Rule]] = WeakKeyDictionary()
+"""Rules of classes that were asked for, with the code of the ``forward`` that each had; cleared by every new rule."""
 _OPERATIONS: dict[tuple[str, type[Value] | None], Rule] = {}
 
 
@@ -132,13 +132,16 @@ def find_rule(module: nn.Module) -> Rule | None:
     if has_own_forward(module):
         return None
     cls = type(module)
-    if cls not in _RULE_OF_CLASS:
-        for kind in cls.__mro__:
-            rule = _rule_of_class(kind)
-            if rule is not None and class_computes_as(cls, kind):
-                _RULE_OF_CLASS[cls] = rule
-                break
-    return _RULE_OF_CLASS.get(cls)
+    code = getattr(cls.forward, "__code__", None)  # not the function, whose closure may hold the class
+    known, rule = _RULE_OF_CLASS.get(cls, (None, None))
+    if rule is not None and known is code:
+        return rule
+    for kind in cls.__mro__:
+        rule = _rule_of_class(kind)
+        if rule is not None and class_computes_as(cls, kind):
+            _RULE_OF_CLASS[cls] = code, rule
+            return rule
+    return None
 
 
 def _rule_of_class(kind: Any) -> Rule | None:

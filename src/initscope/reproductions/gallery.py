@@ -330,7 +330,7 @@ def _kept(folder: Path, declared: Declared, scale: Scale) -> Shown | None:
     try:
         entry = json.loads((folder / f"{declared.id}.json").read_text(encoding="utf-8"))
         if entry["svg"]:
-            figure_svg = (folder / entry["svg"]).read_text(encoding="utf-8")
+            figure_svg = (folder / f"{declared.id}.svg").read_text(encoding="utf-8")
             entry["svg"] = page_colors(re.sub(r"<svg xmlns.*? viewBox", "<svg viewBox", figure_svg, count=1))
         shown = Shown(**entry)
     except (OSError, ValueError, KeyError, TypeError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from initscope._utils.files import read_small, reading
 from initscope.errors import InputError
 from initscope.models.hub_models import hf_config
 from initscope.scaling.transformer import Spreads, Transformer
@@ -76,12 +77,9 @@ def entries_of(source: Any, **changes: Any) -> Configuration:
 
 def _file(text: str) -> Configuration:
     path = Path(text) / "config.json" if Path(text).is_dir() else Path(text)
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not a JSON file: {error}") from None
+    what, step = "a configuration in JSON", "give the config.json of a model"
+    with reading(path, what, step):
+        entries = json.loads(read_small(path, what, step))
     if not isinstance(entries, dict):
         raise InputError(f"{path} is not a configuration: it must be a JSON object")
     return entries

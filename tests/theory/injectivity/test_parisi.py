@@ -121,6 +121,16 @@ def test_order_parameter_of_many_levels_is_that_of_few_free_ones():
     assert (np.diff(many.q) >= -1e-12).all()
 
 
+def test_arrays_of_a_result_are_its_own():
+    """Writing into them changed all later results."""
+    first = parisi.order_parameter(6.0, levels=2)
+    kept = {name: getattr(first, name).copy() for name in ("c", "q", "h", "f", "density")}
+    for name in kept:
+        getattr(first, name)[:] = -1
+    again = parisi.order_parameter(6.0, levels=2)
+    assert all((getattr(again, name) == values).all() for name, values in kept.items())
+
+
 def test_order_parameter_draws():
     result = parisi.order_parameter(6.0, levels=3)
     assert result.plot().get_xlabel()

@@ -260,9 +260,9 @@ def order_parameter(alpha: float, levels: int = DEEPEST) -> OrderParameter:
         point.energy(alpha),
         -point.free,
         point.levels.chi,
-        point.levels.c,
+        point.levels.c.copy(),  # the caller's to change: `optimum` and the grid are shared
         np.append(point.levels.q, 1.0),
-        point.grid.h,
+        point.grid.h.copy(),
         np.array(point.f),
         np.array(point.density),
     )
