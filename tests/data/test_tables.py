@@ -348,3 +348,22 @@ def test_refused_sources(tmp_path):
         load(3)
     with pytest.raises(InputError, match="has no option 'crop'"):
         load(np.zeros((3, 3)), crop=3)
+
+
+def test_a_table_names_only_images_of_its_folder(tmp_path):
+    """A table from elsewhere must not show a file of the user's home."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    for file in (tmp_path / "private.png", folder / "own.png"):
+        file.write_bytes(encoded(7))
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+    def table(path):
+        parquet.write_table(pa.table({"image": pa.array([{"bytes": None, "path": path}], kind)}), folder / "t.parquet")
+        return folder / "t.parquet"
+
+    assert len(load(table("own.png"))) == len(load(table(str(folder / "own.png")))) == 1
+    for path in ("../private.png", str(tmp_path / "private.png")):
+        with pytest.raises(InputError, match="outside of the folder of the table"):
+            load(table(path))

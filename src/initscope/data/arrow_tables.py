@@ -45,9 +45,9 @@ def read_arrow(file: Path, options: TableOptions, parts: Sequence[Path] = ()) ->
     parts
         The Parquet files of a folder, which is then ``file``.
     """
-    pa = library("pyarrow")
+    pa, folder = library("pyarrow"), file if parts else file.parent
     if file.suffix.lower() in PARQUET or parts:
-        return arrow_set(str(file), _parquet(file, parts or [file]), options)
+        return arrow_set(str(file), _parquet(file, parts or [file]), options, folder)
     with (
         reading(file, "a Feather or Arrow file", "save the table again, or as CSV"),
         pa.memory_map(str(file)) as source,
@@ -57,7 +57,7 @@ def read_arrow(file: Path, options: TableOptions, parts: Sequence[Path] = ()) ->
         except pa.ArrowInvalid:  # a stream, as Hugging Face writes it
             source.seek(0)
             table = pa.ipc.open_stream(source).read_all()
-        return arrow_set(str(file), table, options)
+        return arrow_set(str(file), table, options, folder)
 
 
 def _parquet(source: Path, files: Sequence[Path]) -> Any:
@@ -75,7 +75,7 @@ def _parquet(source: Path, files: Sequence[Path]) -> Any:
     return pa.concat_tables(tables, promote_options="permissive")
 
 
-def arrow_set(name: str, table: pyarrow.Table, options: TableOptions) -> ImageSet:
+def arrow_set(name: str, table: pyarrow.Table, options: TableOptions, folder: Path | None = None) -> ImageSet:
     """Return the inputs and targets of an Arrow table; only the rows that are asked for are converted.
 
     Parameters
@@ -86,6 +86,8 @@ def arrow_set(name: str, table: pyarrow.Table, options: TableOptions) -> ImageSe
         The table; the index of a pandas table is left out.
     options
         What the user says about the table.
+    folder
+        Where the image files that the table names must be; None: anywhere, for tables in memory.
     """
     kept = spread_rows(table.num_rows, options.limit)
     table = table if kept is None else table.take(kept)
@@ -98,7 +100,7 @@ def arrow_set(name: str, table: pyarrow.Table, options: TableOptions) -> ImageSe
         wanted = [key for key in names if key in options.columns or key == options.target or key.lower() in TARGETS]
         column_names(name, options.columns, names)
     size = target_size(options.size) if features and options.size else None
-    columns = {key: _column(name, key, table[key], features.get(key, {}), size) for key in wanted}
+    columns = {key: _column(name, key, table[key], features.get(key, {}), size, folder) for key in wanted}
     return table_set(name, columns, options)
 
 
@@ -138,7 +140,14 @@ def _features(table: Any) -> dict[str, Any]:
     return {name: about for name, about in features.items() if isinstance(about, dict)}
 
 
-def _column(source: str, name: str, column: Any, feature: dict[str, Any], size: tuple[int, int] | None) -> TableColumn:
+def _column(
+    source: str,
+    name: str,
+    column: Any,
+    feature: dict[str, Any],
+    size: tuple[int, int] | None,
+    folder: Path | None = None,
+) -> TableColumn:
     pa = library("pyarrow")
     types, kind = pa.types, column.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -151,7 +160,7 @@ def _column(source: str, name: str, column: Any, feature: dict[str, Any], size: 
     if feature.get("names") and types.is_integer(kind):  # classes of Hugging Face
         return TableColumn(column.cast(pa.int64()).fill_null(-1).to_numpy(), tuple(map(str, feature["names"])))
     if types.is_struct(kind) and {"bytes", "path"} <= {field.name for field in kind}:
-        return _images(source, name, column, size)
+        return _images(source, name, column, size, folder)
     if types.is_dictionary(kind):
         return _categories(column)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
@@ -225,17 +234,27 @@ def _nested(source: str, name: str, column: Any) -> NDArray[Any] | None:
     return np.require(values.reshape(shape), requirements="W")
 
 
-def _images(source: str, name: str, column: Any, size: tuple[int, int] | None) -> TableColumn:
+def _images(source: str, name: str, column: Any, size: tuple[int, int] | None, folder: Path | None) -> TableColumn:
     """Return encoded images, as Hugging Face stores them, as an array of pixels."""
 
     def pixels() -> Iterator[NDArray[np.float32]]:
         for row, cell in enumerate(column.to_pylist()):
             content = cell and cell.get("bytes")
             where = f"{source}: column {name!r}, row {row}"
-            if content is None and cell and cell.get("path") and Path(cell["path"]).is_file():
-                content = Path(cell["path"]).read_bytes()
+            if content is None and cell and cell.get("path"):
+                content = _image_file(where, cell["path"], folder)
             if content is None:
                 raise InputError(f"{where} (the first is 0) has no image; remove that row")
             yield decoded(where, io.BytesIO(content), size)
 
     return TableColumn(stacked(pixels(), len(column), source))
+
+
+def _image_file(where: str, path: str, folder: Path | None) -> bytes | None:
+    """Return the bytes of an image file that a table names, which must not be just any file of the user."""
+    file = Path(path) if folder is None else folder / path
+    if folder is not None and not file.resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{where} names {path!r}, outside of the folder of the table; move the images into that folder"
+        )
+    return file.read_bytes() if file.is_file() else None
