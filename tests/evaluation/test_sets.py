@@ -15,8 +15,8 @@ SETS = (
     "development_2",
     "development_3",
     "development_4",
+    "development_5",
     "forum_bugs",
-    "frozen_2026_11",
     "frozen_2026_12",
     "healthy",
     "published",
@@ -75,8 +75,8 @@ def test_new_sets_are_as_large_as_they_should_be():
     assert len(load("forum_bugs").cases) == 30
     assert len(load("published").cases) == 43
     assert [len(load(f"development_{number}").cases) for number in (1, 2, 3)] == [46, 65, 43]
-    assert len(load("frozen_2026_11").cases) == 40
-    assert len(load("frozen_2026_11").healthy) >= 60
+    assert len(load("development_5").cases) == 40
+    assert len(load("development_5").healthy) == 68
     assert len(load("frozen_2026_12").cases) == 60
     assert len(load("frozen_2026_12").healthy) == 76
     pytest.importorskip("transformers")

@@ -102,7 +102,7 @@ def test_every_program_runs_in_a_process_with_a_limit(monkeypatch, build, failur
 def test_a_frozen_set_shows_its_table_only(capsys):
     for option in (["--list"], ["--small"], ["--only", "a"]):
         with pytest.raises(SystemExit):
-            main(["frozen_2026_11", *option])
+            main(["frozen_2026_12", *option])
     assert "only its table" in capsys.readouterr().err
 
 

@@ -1,6 +1,6 @@
 """A frozen set: 40 bugs and 60 healthy models, written before the code of the checks was read; run once."""
 
-from evaluation.frozen_2026_11 import (
+from evaluation.development_5 import (
     bugs_of_data_and_training,
     bugs_of_models,
     healthy_images,

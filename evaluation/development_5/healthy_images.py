@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evaluation.frozen_2026_11 import domains
+from evaluation.development_5 import domains
 from evaluation.programs import Healthy, Program
 
 

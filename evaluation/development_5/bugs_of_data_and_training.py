@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evaluation.frozen_2026_11 import domains
-from evaluation.frozen_2026_11.bugs_of_models import Activity, Elman, ShapeNet, deep, on_tokens
+from evaluation.development_5 import domains
+from evaluation.development_5.bugs_of_models import Activity, Elman, ShapeNet, deep, on_tokens
 from evaluation.programs import Case, Program
 from evaluation.samples import changed
 from evaluation.scores import accuracy, channel_accuracy, r2
