@@ -6,6 +6,7 @@ of a tutorial or a gallery script. ``demo.svg`` comes from ``make_full_scale.py`
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import shutil
 import subprocess
@@ -41,12 +42,11 @@ def draw(script: Path, out: Path) -> None:
 def screenshot(out: Path) -> None:
     """Inspect the deep example and save the top of its report as an image."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        model = str(ROOT / "examples" / "mynet.py:deep")
-        main(["inspect", model, "--data", "digits", "--pairs", "64", "--out", str(page)])
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,1120"]
-        subprocess.run([browser, *options, f"--screenshot={out}", page.as_uri()], check=True)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # the page shows the command
+        shutil.copy(ROOT / "examples" / "mynet.py", folder)
+        main(["inspect", "mynet.py:deep", "--data", "digits", "--pairs", "64", "--out", "report.html"])
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,1400"]
+        subprocess.run([browser, *options, f"--screenshot={out}", Path("report.html").resolve().as_uri()], check=True)
     with Image.open(out) as image:
         image.convert("RGB").quantize(64).save(out, optimize=True)
 
