@@ -47,8 +47,7 @@ COMMANDS = {
     ),
     "compare": (
         "compare:compare",
-        "Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and "
-        "what differs from the first.",
+        "Compare models, checkpoints, initializations or saved reports: findings side by side, and what differs.",
     ),
     "data": (
         "data:data",
