@@ -20,13 +20,13 @@ INTRODUCTION = """\
 Ten bugs, before and after
 ==========================
 
-Each network below has a bug in one line. The page shows the report of `initscope.inspect`, the fix, and the report after
-the fix. ``python docs/figures/make_bugs.py`` runs the code and writes this page.
+Each network below has a bug in one line. The page shows the report of `initscope.inspect`, the fix, and the report
+after the fix. ``python docs/figures/make_bugs.py`` runs the code and writes this page.
 
-All examples pass the targets. They pass the loss only if it is part of the bug. No trial is run. These small networks can
-learn the digits with some of the bugs, such as a forgotten activation. With a trial, such a bug is reported as information
-instead of a warning (:doc:`accuracy_of_checks`). The data are the digits of scikit-learn. Every example starts
-with this code:
+All examples pass the targets. They pass the loss only if it is part of the bug. No trial is run. These small networks
+can learn the digits with some of the bugs, such as a forgotten activation. With a trial, such a bug is reported as
+information instead of a warning (:doc:`accuracy_of_checks`). The data are the digits of scikit-learn. Every example
+starts with this code:
 """
 SETUP = """\
 import torch
