@@ -41,7 +41,7 @@ def _thresholds(checks) -> str:
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in [("code", "name", "threshold", "compared with", "name in ``Thresholds``"), *rows]:
         lines += [f"   {'*' if place == 0 else ' '} - {cell}" for place, cell in enumerate(row)]
-    introduction = "The thresholds of all checks that have one. ``Thresholds(collapse=0.2)`` sets another."
+    introduction = "The table lists the checks that have a threshold. ``Thresholds(collapse=0.2)`` sets another value."
     return "\n\n".join([_title("Thresholds of the checks", "="), introduction, "\n".join(lines)]) + "\n"
 
 
@@ -65,7 +65,7 @@ def _page(check, example) -> str:
     if check.advice and "{advice}" not in check.advice:
         parts += [_title("What to do", "-"), f"{_sentence(_plain(check.advice))}."]
     parts += [_title("Failing", "-"), _code(example["wrong"]), _title("Fixed", "-"), _code(example["right"])]
-    parts += ["Both examples start with the setup of :doc:`index`, and the tests run them."]
+    parts += ["Both examples start with the setup code of :doc:`index`. The test suite runs both."]
     parts += [_title("When it is wrong", "-"), example["limits"]]
     if check.references:
         parts += [_title("References", "-"), "; ".join(check.references) + "."]
@@ -76,7 +76,7 @@ def _index(checks, setup: str) -> str:
     parts = [
         _title("All checks", "="),
         "Every finding of `initscope.inspect` has one of these codes. ``--select``, ``--ignore`` and ``--fail-on`` "
-        "take codes, prefixes such as ``IS2``, and names; `initscope.inspection.checks` returns the same list.",
+        "accept codes, prefixes such as ``IS2``, and names. `initscope.inspection.checks` returns the same list.",
     ]
     for prefix, title in FAMILIES.items():
         rows = [check for check in checks if check.code.startswith(prefix)]

@@ -20,11 +20,13 @@ INTRODUCTION = """\
 Ten bugs, before and after
 ==========================
 
-Each network below has one bug of one line. The page shows what `initscope.inspect` reports, what to change, and what it
-reports then. ``python docs/figures/make_bugs.py`` runs the code and writes this page. Targets are given everywhere, the
-loss where it is part of the bug. No trial is run: with one, a bug with which these small networks still learn the
-digits, such as a forgotten activation, is information and no warning (:doc:`accuracy_of_checks`). The data are the
-bundled digits. Every piece of code begins with
+Each network below has a bug in one line. The page shows the report of `initscope.inspect`, the fix, and the report
+after the fix. ``python docs/figures/make_bugs.py`` runs the code and writes this page.
+
+All examples pass the targets. They pass the loss only if it is part of the bug. No trial is run. These small networks
+can learn the digits with some of the bugs, such as a forgotten activation. With a trial, such a bug is reported as
+information instead of a warning (:doc:`accuracy_of_checks`). The data are the digits of scikit-learn. Every example
+starts with this code:
 """
 SETUP = """\
 import torch
@@ -49,7 +51,7 @@ def check(model, data=images, **options):
 BUGS = (
     (
         "Layers that are copies",
-        "``nn.TransformerEncoder`` copies the layer that it is given, weights and all.",
+        "``nn.TransformerEncoder`` copies the given layer, including its weights.",
         """\
         layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
         encoder = nn.TransformerEncoder(layer, num_layers=4)
@@ -62,8 +64,8 @@ BUGS = (
         """,
     ),
     (
-        "Inputs of 0…255",
-        "Images as they come from a file.",
+        "Inputs from 0 to 255",
+        "The inputs are raw images with values from 0 to 255.",
         """\
         model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
         raw = torch.as_tensor(digits.images).flatten(1) * 255
@@ -75,7 +77,7 @@ BUGS = (
     ),
     (
         "Forty layers with Glorot's initialization",
-        "Glorot's variance suits tanh; with ReLU it halves the mean square at every layer.",
+        "Glorot's variance is meant for tanh. With ReLU, it halves the mean square at every layer.",
         """\
         layers = [part for _ in range(40) for part in (nn.Linear(64, 64), nn.ReLU())]
         model = initscope.initializers.glorot_(nn.Sequential(*layers, nn.Linear(64, 10)))
@@ -88,7 +90,7 @@ BUGS = (
     ),
     (
         "Sigmoids in a deep stack",
-        "Each of them passes at most a quarter of the gradient.",
+        "Each sigmoid passes at most a quarter of the gradient.",
         """\
         layers = [part for _ in range(10) for part in (nn.Linear(64, 64), nn.Sigmoid())]
         check(nn.Sequential(*layers, nn.Linear(64, 10)))
@@ -100,7 +102,7 @@ BUGS = (
     ),
     (
         "A forgotten activation",
-        "Three layers that are one.",
+        "Without activations, the three layers are one linear map.",
         """\
         check(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)))
         """,
@@ -110,7 +112,7 @@ BUGS = (
     ),
     (
         "A detached branch",
-        "A ``detach`` left from debugging.",
+        "A ``detach`` from debugging is still in the code.",
         """\
         class Net(nn.Module):
             def __init__(self):
@@ -140,7 +142,7 @@ BUGS = (
     ),
     (
         "Constant weights",
-        "All units of a layer compute the same.",
+        "All units of one layer compute the same value.",
         """\
         model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
         nn.init.constant_(model[2].weight, 0.01)
@@ -152,8 +154,8 @@ BUGS = (
         """,
     ),
     (
-        "A softmax before a loss that has its own",
-        "``F.cross_entropy`` takes logits.",
+        "A softmax before a loss that contains a softmax",
+        "``F.cross_entropy`` expects logits.",
         """\
         layers = nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
         check(nn.Sequential(*layers, nn.Softmax(dim=1)), loss=F.cross_entropy)
@@ -164,7 +166,7 @@ BUGS = (
     ),
     (
         "A softmax over the wrong axis",
-        "Over the queries, not over the keys.",
+        "The softmax runs over the queries instead of the keys.",
         """\
         class Attention(nn.Module):
             def __init__(self, axis):
@@ -185,8 +187,8 @@ BUGS = (
         """,
     ),
     (
-        "A head that is too large",
-        "Logits that are far too large: the first steps only shrink them.",
+        "Weights of the head that are too large",
+        "The logits are far too large, so the first steps only make them smaller.",
         """\
         model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
         nn.init.normal_(model[2].weight, std=10.0)
