@@ -9,6 +9,6 @@ def make() -> nn.Module:
 
 
 def deep() -> nn.Module:
-    """Return a network of 40 ReLU layers for 8 × 8 digits with the default initialization; it does not learn."""
+    """Return a network of 40 ReLU layers for 8 × 8 digits. With its default initialization it does not learn."""
     layers = [layer for _ in range(40) for layer in (nn.Linear(64, 64), nn.ReLU())]
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(64, 10))

@@ -2,10 +2,10 @@
 What training does to distances within and between classes
 ==========================================================
 
-A small network on handwritten digits, at initialization and after training. The figure shows distances after the
-network divided by distances before it, for random points and for :term:`boundary points <boundary point>`.
+A small network is measured on handwritten digits, at initialization and after training. The figure shows distances
+after the network divided by distances before it, for random points and for :term:`boundary points <boundary point>`.
 
-Digits are an easy data set: training moves the points of a class together everywhere and does not increase the distance
+Digits are an easy data set. Training moves the points of a class together everywhere. It does not increase the distance
 between classes at the boundary. On CIFAR-10 it does; see :doc:`/classes`.
 """
 
@@ -30,7 +30,8 @@ for test in separations.tests():
     print(f"{test.column}: {medians}, P = {test.superiority:.2f}, p = {test.mann_whitney_p:.1g}")
 
 # %%
-# Classes become separable layer by layer: accuracy of a linear probe and of the nearest class mean on test digits.
+# Classes become separable layer by layer. The figure shows the accuracy of a linear probe and of the nearest class mean
+# on test digits.
 
 ax = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
 class_geometry.collapse(networks["trained"], digits, samples=1500).plot(ax)

@@ -2,9 +2,9 @@
 Signs of a random layer measure angles
 ======================================
 
-The number of unequal bits of two codes is Binomial(bits, angle/π), exactly. The figure shows handwritten digits with 64
-and 1,024 bits; angles are taken around the mean digit. Dots are pairs, dashed lines are two standard deviations of the
-binomial distribution.
+The number of unequal bits of two codes has exactly the distribution Binomial(bits, angle/π). The figure shows
+handwritten digits with 64 and 1,024 bits. The mean digit is subtracted before angles are computed. Dots are pairs, and
+dashed lines are two standard deviations of the binomial distribution.
 """
 
 from matplotlib import pyplot as plt
@@ -22,7 +22,7 @@ for ax, bits in zip(axes, (64, 1024)):
 
 # %%
 # A learned code finds more digits of the same class than a random code of the same length. Items at equal distance can
-# be ranked in any order: dots are the mean over all orders, bars go from the worst to the best order.
+# be ranked in any order. Dots are the mean over all orders, and bars reach from the worst to the best order.
 
 from initscope.reproductions import hashing_table
 

@@ -2,19 +2,20 @@
 Deep networks that preserve angles
 ==================================
 
-Section 4.2 of [Nachum2022]_, with theory. If the mean of the data is removed, ReLU layers decrease angles more.
-Orthogonal weights do not help. Filters that sum to zero and batch norm increase angles. The reason: all outputs of a
-ReLU layer share a direction, their positive mean. Zero-sum filters and batch norm both remove it.
+This example repeats section 4.2 of [Nachum2022]_ and adds theory. If the mean of the data is removed, ReLU layers
+decrease angles more. Orthogonal weights do not help. Filters that sum to zero and batch norm increase angles. The
+reason is that all outputs of a ReLU layer share a direction, their positive mean. Zero-sum filters and batch norm both
+remove it.
 """
 
 # %%
 # Centered data contract more
 # ---------------------------
-# The exact cosines of pairs of photographs before and after one wide convolutional ReLU layer (theorem 1). Photographs
-# are not negative, so most cosines are near 1, where a ReLU layer changes little. After the mean of each color is
-# removed, the cosines spread over [-1, 1], where the map is flatter: differences between pairs shrink more. Dividing
-# each color by its standard deviation changes little. Dividing all of them by one number changes nothing, because ReLU
-# layers preserve angles under scaling.
+# The figure shows the exact cosines of pairs of photographs before and after one wide convolutional ReLU layer (theorem
+# 1). Photographs are not negative, so most cosines are near 1, where a ReLU layer changes little. After the mean of
+# each color is removed, the cosines spread over [-1, 1]. There the map is flatter, so differences between pairs shrink
+# more. Dividing each color by its standard deviation changes little. Dividing all colors by one number changes nothing,
+# because the angles after a ReLU layer do not depend on the scale of its inputs.
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -51,12 +52,12 @@ ax.set(xlabel="cosine of two photographs", ylabel="cosine after one layer, 3×3 
 ax.legend(fontsize="small")
 
 # %%
-# Through twelve layers
-# ---------------------
-# The same photographs, predicted layer by layer. Batch norm over positions has no closed form, so it is measured. Mean
-# removal first increases the angles of the data; then the layers decrease them faster. Orthogonal weights follow the
-# curve of Gaussian ones: wide layers depend on second moments only, and these are equal. Zero-sum filters and batch
-# norm increase angles.
+# Angles after twelve layers
+# --------------------------
+# The figure shows predictions for the same photographs, layer by layer. Batch norm over positions has no closed form,
+# so it is measured. Removing the mean first increases the angles of the data; then the layers decrease them faster.
+# Orthogonal weights follow the curve of Gaussian ones, because wide layers depend on second moments only, and these are
+# equal. Zero-sum filters and batch norm increase angles.
 
 import torch
 from torch import nn
@@ -102,8 +103,9 @@ ax.set(xlabel="convolution", ylabel="mean pre-activation angle (degrees)", ylim=
 figure.legend(fontsize="small", loc="outside right upper")
 
 # %%
-# Why: both remove the direction that all outputs share
-# -----------------------------------------------------
+# Why do zero-sum filters and batch norm increase angles?
+# -------------------------------------------------------
+# Both remove the direction that all outputs share.
 # ReLU outputs are not negative, so any two of them share a large component. In one wide dense layer, remove this
 # component by hand: the mean over the units, or the mean over the batch. Compare the result with the next layer's
 # pre-activations under zero-sum filters, or after batch norm. Zero-sum filters give the same angles, pair by pair. So
@@ -146,8 +148,8 @@ ax.legend(fontsize="small")
 # Subtracting the share λ of it turns :math:`\hat R` into :math:`(\hat R - \lambda/\pi)/(1 - \lambda/\pi)`. He's map
 # lies above the diagonal everywhere, so 1 is its only fixed point. With λ > 0 the slope at 1 becomes 1/(1 - λ/π),
 # more than 1: nearby inputs move apart, and a stable angle appears where the map crosses the diagonal (dots). Batch
-# norm centers over the batch instead, C = GKG with G = I - 11ᵀ/n. It converges to the angles of a simplex, near 90° for
-# many samples.
+# norm centers over the batch instead, C = GKG with G = I - 11ᵀ/n. It converges to the angles of a simplex, which are
+# near 90° for many samples.
 
 figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 ax.plot(line, line, color="gray", linewidth=1)

@@ -2,9 +2,9 @@
 Angles that decrease, and filters that increase them
 =====================================================
 
-Pairs of photographs in eight layers at initialization. With He's initialization the angle between them decreases from
-layer to layer. Filters that sum to zero increase it. Lines are predictions; dots are measurements with 48 filters per
-layer and two draws of the weights.
+The figure shows the angle between pairs of photographs in eight layers at initialization. With He's initialization it
+decreases from layer to layer. Filters that sum to zero increase it. Lines are predictions. Dots are measurements with
+48 filters per layer and two draws of the weights.
 """
 
 import matplotlib.pyplot as plt

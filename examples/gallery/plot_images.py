@@ -2,9 +2,9 @@
 One random layer on photographs and on noise
 ============================================
 
-A dense ReLU layer maps the cosine of two inputs by one function. For a convolutional layer the result depends on the
-images. Photographs lie near the lower edge of the shaded region, where the cosine does not change. Gaussian noise
-follows the curve of the dense layer. Theorem 3 excludes values outside of the shaded region.
+After a dense ReLU layer, the cosine of two inputs is a function of their cosine before it. After a convolutional layer
+it depends on the images. Photographs lie near the lower edge of the shaded region, where the cosine does not change.
+Gaussian noise follows the curve of the dense layer. Theorem 3 excludes values outside of the shaded region.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ from initscope.theory import angles, images
 rng = np.random.default_rng(0)
 
 # %%
-# Pairs of crops of the photographs that come with scikit-learn, and pairs of noise with correlations from -1 to 1.
+# The data are pairs of crops of photographs from scikit-learn, and pairs of noise with correlations from -1 to 1.
 photos = data.load("photos").images
 order = rng.permutation(len(photos))
 half = len(photos) // 2
@@ -28,8 +28,8 @@ u, v = rng.standard_normal((2, 200, 3, 32, 32))
 v = correlation * u + np.sqrt(1 - correlation**2) * v
 
 # %%
-# The prediction is exact and needs no random filters: box sums of x², y² and (x - y)², then a closed form at every
-# position.
+# The prediction is exact and needs no random filters. It computes box sums of x², y² and (x - y)², then a closed form
+# at every position.
 figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
 rho = np.linspace(-1, 1, 201)
 low, high = images.relu_cosine_bounds(rho)

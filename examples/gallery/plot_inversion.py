@@ -2,8 +2,8 @@
 Recover a photograph from the outputs of a random layer
 ========================================================
 
-32 random 5×5 filters with ReLU lose nothing of a photograph: the active rows span the input space, and least squares
-recovers it. After max-pooling and a second layer part of the image is lost.
+A layer of 32 random 5×5 filters with ReLU loses no information about a photograph. The active rows span the input
+space, so least squares recovers the photograph. After max-pooling and a second layer, part of the image is lost.
 """
 
 import numpy as np
@@ -20,9 +20,9 @@ for line in inversion.means():
     print(f"{line['layer']}: {line['psnr']:.1f} dB, structural similarity {line['ssim']:.3f}")
 
 # %%
-# One product with the transposed weights is already close to the input: its error decreases like 1/√(outputs). If
-# several layers are inverted one after the other, the error grows: slowly if each estimate is projected on the set of
-# possible values, and like 2^(depth/2) otherwise.
+# One product with the transposed weights is already close to the input, and its error decreases like 1/√(outputs). If
+# several layers are inverted one after the other, the error grows. It grows slowly if each estimate is projected on the
+# set of possible values, and like 2^(depth/2) otherwise.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 rate = invert.error_rate((4, 16, 64), (256, 512, 1024, 2048), inputs=64, draws=20)

@@ -8,7 +8,7 @@ exact answer.
 """
 
 # %%
-# One layer: the required width.
+# The first figure shows the required width of one layer.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -27,7 +27,7 @@ ax.set_ylabel("width")
 ax.legend()
 
 # %%
-# Many layers: the exact probability that the norm ratio leaves [1/2, 2], against the depth.
+# The second figure shows many layers: the exact probability that the norm ratio leaves [1/2, 2], against the depth.
 depths = [1, 2, 5, 10, 20, 50, 100]
 figure, ax = plt.subplots(layout="constrained")
 for width in (100, 300, 1000):

@@ -7,7 +7,7 @@ What does a randomly initialized network do to the geometry of your data? Theory
 
 # %%
 # A prediction needs pairs of inputs. Here they are crops of two photographs that ship with scikit-learn. ``data.load``
-# takes names of data sets, and ``data.load`` also takes folders of images and array files.
+# takes names of data sets, folders of images, and array files.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -19,8 +19,8 @@ x, y, _ = initscope.data.random_pairs(photos, 40)
 print(x.shape)
 
 # %%
-# A model is any ``torch.nn.Module``, or an architecture string. This string means eight times a 3×3 convolution with 64
-# filters followed by a ReLU. The prediction has one row for each layer and one column for each pair.
+# A model is any ``torch.nn.Module``, or an architecture string. This string repeats a block eight times: a 3×3
+# convolution with 64 filters, and a ReLU. The prediction has one row for each layer and one column for each pair.
 model = initscope.models.load_model("conv3x3x64-relu*8", input_shape=photos.shape)
 predicted = initscope.predict(model, x, y, He())
 for row, angle in list(zip(predicted.rows, predicted.angle.mean(axis=1)))[:5]:
@@ -28,8 +28,8 @@ for row, angle in list(zip(predicted.rows, predicted.angle.mean(axis=1)))[:5]:
 
 # %%
 # The :term:`angle` between two photographs decreases from layer to layer. In a dense network of the same depth it
-# decreases faster. With filters that sum to zero it increases. Only the distribution of the weights matters: no weights
-# were drawn.
+# decreases faster. With filters that sum to zero it increases. The prediction uses only the distribution of the
+# weights: no weights were drawn.
 flat = [np.ascontiguousarray(side.reshape(len(side), -1)) for side in (x, y)]
 dense = initscope.models.load_model("dense500-relu*8", input_shape=flat[0].shape[1:])
 figure, ax = plt.subplots(layout="constrained")
@@ -43,7 +43,7 @@ ax.set(xlabel="ReLU layers", ylabel="mean angle of the pairs (degrees)", ylim=(0
 ax.legend()
 
 # %%
-# The formula for one layer: a wide dense ReLU layer maps a right angle to a cosine of 1/π [#]_.
+# For one layer there is a formula: a wide dense ReLU layer maps a right angle to a cosine of 1/π [#]_.
 print(float(initscope.theory.angles.relu_cosine(0.0)), 1 / np.pi)
 
 # %%

@@ -2,8 +2,8 @@
 2. Measure
 ==========
 
-A measurement has the same rows as a prediction, but runs your model. The weights are drawn several times or taken as
-they are. Each number has a standard error.
+A measurement runs your model, and has the same rows as a prediction. It draws the weights several times, or uses the
+current weights. Each number has a standard error.
 """
 
 # %%
@@ -24,14 +24,14 @@ Comparison(predicted, measured).plot(plt.subplots(layout="constrained")[1])
 
 # %%
 # The bars are standard errors over the weights. All pairs are run with the same filters, so their errors are
-# correlated: averaging over more pairs hardly helps, more draws do. The theory is the limit of wide layers. Expect
-# deviations of the order of depth/width, here 6/48.
+# correlated. More pairs hardly reduce the error of the mean, but more draws do. The theory is the limit of wide layers.
+# Expect deviations of the order of depth/width, here 6/48.
 for row, angle, error in list(zip(measured.rows, measured.angle.mean(axis=1), measured.mean_angle_se))[::4]:
     print(f"{row.layer:6} {angle:5.1f}° ± {error:.1f}")
 
 # %%
-# Any ``torch.nn.Module`` can be measured with the weights that it has (``draws=0``). The call leaves the model
-# unchanged, including its random state, mode and buffers.
+# Any ``torch.nn.Module`` can be measured with its current weights (``draws=0``). The call leaves the model unchanged,
+# including its random state, mode and buffers.
 
 
 class Residual(torch.nn.Module):

@@ -2,11 +2,13 @@
 3. Inspect
 ==========
 
-Find out why a network does not learn, and get a fix that was tried. The data are handwritten digits.
+Find out why a network does not learn, and get a fix that `initscope.inspect` has tried. The data are handwritten
+digits.
 """
 
 # %%
-# A ReLU network of 40 layers with Glorot's initialization. The mean square of the activations halves at each layer.
+# The model is a ReLU network of 40 layers with Glorot's initialization. The mean square of its activations is halved
+# at each layer.
 import torch
 from matplotlib import pyplot as plt
 
@@ -23,7 +25,8 @@ for finding in report.errors:
     print("   ", finding.message)
 
 # %%
-# The :term:`RMS ratio` of each layer. ``report.to_pandas()`` returns this table, and the HTML report draws it.
+# The figure shows the :term:`RMS ratio` of each layer. ``report.to_pandas()`` returns these numbers, and the HTML
+# report also draws them.
 figure, ax = plt.subplots(layout="constrained")
 for name in ("predicted", "measured"):
     ax.semilogy([row[f"rms_ratio_{name}"] for row in report.table()], label=name)
@@ -37,8 +40,8 @@ for row in report.what_if.to_dict()["alternatives"][:4]:
 print("Suggested fix:", report.fix.code or report.fix.advice)
 
 # %%
-# Apply the looks-linear initialization, which makes a ReLU network compute a linear function at initialization. The
-# network then has no errors, and ``assert_healthy`` raises nothing. Use ``assert_healthy`` in your tests.
+# Apply the looks-linear initialization. With it a ReLU network computes a linear function at initialization. The
+# report then has no errors, so ``assert_healthy`` does not raise an exception. Use ``assert_healthy`` in your tests.
 initscope.initializers.looks_linear_(model)
 fixed = initscope.inspect(model, digits.images, targets=digits.labels, pairs=32, alternatives=False)
 fixed.assert_healthy()

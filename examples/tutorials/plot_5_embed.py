@@ -2,11 +2,13 @@
 5. Use: embed, hash, search
 ===========================
 
-A random layer is a cheap code whose distances follow a known distribution. The classes follow scikit-learn's API.
+The signs of a random layer are a cheap code, and the distances between codes have a known distribution. The classes
+follow scikit-learn's API.
 """
 
 # %%
-# The signs of one random layer. The number of unequal bits of two codes is binomial, and its mean is bits · angle/π.
+# A code consists of the signs of one random layer. The number of unequal bits of two codes has a binomial distribution
+# with mean bits · angle/π.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -21,8 +23,8 @@ print(codes.shape, codes.dtype)
 hasher.distortion_report(rows, pairs=2000).plot(plt.subplots(layout="constrained")[1])
 
 # %%
-# `initscope.plan.bits` computes how many bits are enough. The :term:`Gaussian mean width` measures how low-dimensional
-# the data are.
+# `initscope.plan.bits` computes how many bits are enough. The :term:`Gaussian mean width` measures how many dimensions
+# the data effectively have.
 width = initscope.mean_width(rows - rows.mean(axis=0))
 print(f"intrinsic dimension {width.intrinsic_dimension:.1f} of {rows.shape[1]}")
 
@@ -35,7 +37,7 @@ right = digits.labels[100:][neighbors] == digits.labels[:100, None]
 print(f"{right.mean():.0%} of the five nearest codes are of the same digit")
 
 # %%
-# Real-valued features with a known kernel, for any linear method.
+# ``ReLUFeatures`` returns real-valued features with a known kernel. They can be used with any linear method.
 features = embed.ReLUFeatures(500).fit_transform(rows)
 a, b = features[0], features[1]
 measured = a @ b / (np.linalg.norm(a) * np.linalg.norm(b))

@@ -2,11 +2,11 @@
 6. Use: invert
 ==============
 
-How much of its input can be recovered from the output of a layer? All of it, if the active rows span the input space.
+How much of the input of a layer can be recovered from its output? All of it, if the active rows span the input space.
 """
 
 # %%
-# An image through 32 random 5×5 filters and a ReLU, and back.
+# Recover an image from the outputs of 32 random 5×5 filters and a ReLU.
 import torch
 from matplotlib import pyplot as plt
 

@@ -116,15 +116,17 @@ def channels(
     seed
         Seed of the drawn channels.
 
-    At f times the widths a cosine deviates by :math:`b/f + g/\sqrt f`, with the shift b and the Gaussian deviation g of
-    the present widths, of all pairs together. The factor is the quantile of the smallest f that satisfies
-    :math:`|b/f + g/\sqrt f| \le \varepsilon` for all of them. The paper has a bound for one layer: `filters`.
-
     Returns
     -------
     ChannelsPlan
         ``sharp``: the width of the first hidden layer, and ``widths`` of all of them, in the ratios that they have;
         `check` draws networks of these widths.
+
+    Notes
+    -----
+    At f times the widths a cosine deviates by :math:`b/f + g/\sqrt f`, with the shift b and the Gaussian deviation g of
+    the present widths, of all pairs together. The factor is the quantile of the smallest f that satisfies
+    :math:`|b/f + g/\sqrt f| \le \varepsilon` for all of them. The paper has a bound for one layer: `filters`.
     """
     from initscope.propagate import predict
 
