@@ -113,7 +113,7 @@ def test_the_command_survives_a_killed_worker_and_driver(cluster, tmp_path, monk
     driver.wait()
     assert finished(out) < 40
     assert run(*command, str(out), "--dask", cluster.address).wait(PATIENCE) == 0
-    monkeypatch.setattr(engine, "in_processes", lambda run, jobs, count: (outcome_of(run, job) for job in jobs))
+    monkeypatch.setattr(engine, "in_processes", lambda run, jobs, count, limit: (outcome_of(run, job) for job in jobs))
     engine.run_sweep(file, alone)
     assert (out / "results.parquet").read_bytes() == (alone / "results.parquet").read_bytes()
 

@@ -72,7 +72,7 @@ def run_sweep(
         Processes of this machine; by default one for each processor.
     dask : str, optional
         Address of a Dask scheduler, ``tcp://host:8786``: runs go to its workers instead. Data, and models from files,
-        must be outcome there under the same names.
+        must be there under the same names.
     retry_failed : bool
         Run failed runs again too.
     run_limit : float, optional

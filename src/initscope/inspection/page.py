@@ -48,6 +48,9 @@ _DIGITS = {
     "attention_entropy_measured": 3,
 }
 
+MOST_EXPORTED = 120_000
+"""Characters of the JSON that a page holds to be downloaded, about 700 ops; `Report.save` keeps any report."""
+
 
 def as_comparison(report: Report) -> Comparison:
     """Prediction and measurement of the report's pairs; without draws those of the weights as they are."""
@@ -141,11 +144,12 @@ def _trial(report: Report) -> str:
 
 
 def _compressed(value: dict[str, Any]) -> str:
-    """JSON of a value, compressed and as text; the same value gives the same text."""
+    """JSON of a value, compressed and as text; equal values give equal texts. Empty if it is too long for a page."""
     packed = gzip.compress(
         json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"), mtime=0
     )
-    return base64.b64encode(packed).decode()
+    text = base64.b64encode(packed).decode()
+    return text if len(text) <= MOST_EXPORTED else ""
 
 
 def _levels(report: Report) -> dict[int, str]:
