@@ -360,3 +360,24 @@ def test_labels_that_number_pairs_are_no_targets():
     report = initscope.inspect(load_model("dense32-relu-dense32", input_shape=(16,)), data, pairs=4, prediction=False)
     assert (report.trial, report.head, report.facts.loss_name) == (None, None, "")
     assert "targets=" in {missing.give for missing in report.not_checked}
+
+
+def test_a_large_network_is_predicted_and_compared_on_its_first_pairs(monkeypatch):
+    """What was measured on the other pairs counts for the findings and not for the comparison."""
+    from initscope.inspection import examination
+    from initscope.inspection.page import as_comparison
+
+    whole = initscope.inspect(mlp(3, He()), samples(), pairs=16, alternatives=False)
+    assert whole.compared.all()
+    monkeypatch.setattr(examination, "_PREDICTED", 6)
+    monkeypatch.setattr(examination, "_VALUES", 1)
+    report = initscope.inspect(mlp(3, He()), samples(), pairs=16, alternatives=False)
+    assert report.compared.tolist() == [True] * 6 + [False] * 10
+    np.testing.assert_allclose(report.prediction.cosine[:, :6], whole.prediction.cosine[:, :6], rtol=1e-6)
+    assert report.findings == whole.findings
+    row, angles = report.table()[-1], whole.observation.angle[-1]
+    assert row["angle_measured"] == pytest.approx(angles[:6].mean()) != pytest.approx(angles.mean())
+    shown = as_comparison(report).measurement.angle[-1]
+    np.testing.assert_array_equal(np.isfinite(shown), report.compared)
+    assert {pair.index for pair in report.deviating(16)} == set(range(6))
+    assert "pairs with a prediction" in report.to_html()

@@ -272,3 +272,27 @@ def test_a_thousand_steps_are_no_recursion():
     model = nn.Sequential(*[nn.Linear(8, 8, bias=False) for _ in range(1100)])
     predicted = initscope.predict(model, torch.randn(4, 8), torch.randn(4, 8), LeCun(), gradients=True)
     np.testing.assert_allclose(predicted.gradient_ratio[1:], 1.0, rtol=1e-6)
+
+
+class _Pooled(nn.Module):
+    """Sampled maps of one position, with or without a mean over that position."""
+
+    def __init__(self, pool: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.pool, self.head = nn.Conv2d(3, 8, 4), pool, nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.pool(torch.sin(torch.cumsum(self.conv(x), 1)).relu()).flatten(1))  # type: ignore[no-any-return]
+
+
+def test_a_mean_over_one_position_changes_no_gradient() -> None:
+    """As at the end of a ResNet on small images: it once had itself as origin, and the recursion did not end."""
+    images = torch.rand(8, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    found = []
+    for pool in (nn.AdaptiveAvgPool2d(1), nn.Identity()):
+        torch.manual_seed(0)
+        gradients = initscope.predict(_Pooled(pool), images[:4], images[4:], gradients=True).gradient_ratio
+        assert gradients is not None
+        found.append(gradients[-1])
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] > 0

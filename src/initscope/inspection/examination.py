@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
@@ -40,6 +41,10 @@ from initscope.propagate import predict
 __all__ = ["WeightsNotFinite", "inspect"]
 
 _Side = TypeVar("_Side", Prediction, Measurement)
+_PREDICTED = 64
+"""Pairs that are predicted of a network of any size, if it is observed on that many."""
+_VALUES = 1 << 24
+"""Values of all rows for which more pairs are predicted."""
 
 
 class WeightsNotFinite(InputError):
@@ -84,7 +89,8 @@ def inspect(
         Tensor, array, Dataset, DataLoader, tuple or dict of inputs; or anything that `initscope.data.load` takes: a
         name such as ``"digits"``, a path, a table of pandas, polars or pyarrow, a data set of Hugging Face.
     pairs : int
-        Pairs of samples whose angles, norms and gradients are recorded.
+        Pairs of samples whose angles, norms and gradients are recorded. Of large networks the first 64 are predicted,
+        and predictions are compared with what was measured on these.
     draws : int
         0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
     seed : int
@@ -181,6 +187,8 @@ def _report(
 ) -> Report:
     """What is found beside the observation, and what follows from it."""
     told = _pairs_with_angles(seen)
+    if prediction:
+        told &= np.cumsum(told) <= _predicted_pairs(seen)
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
     with borrowed(model):
         set_mode(model, mode)
@@ -327,6 +335,12 @@ def _predicted(
     except InputError as error:
         return None, str(error)
     return _aligned(_for_all_pairs(prediction, told), seen), ""
+
+
+def _predicted_pairs(seen: Observation) -> int:
+    """How many pairs are predicted at most: fewer in large networks, since means over these compare as well."""
+    values = 2 * sum(math.prod(row.shape) for row in seen.rows)
+    return max(_PREDICTED, _VALUES // max(1, values))
 
 
 def _aligned(side: _Side, seen: Observation) -> _Side:

@@ -53,24 +53,25 @@ MOST_EXPORTED = 120_000
 
 
 def as_comparison(report: Report) -> Comparison:
-    """Prediction and measurement of the report's pairs; without draws those of the weights as they are."""
+    """Prediction and measurement of the pairs that have both; without draws those of the weights as they are."""
     measured = report.measurement
     if measured is None:
         seen = report.observation
         unknown = np.full_like(seen.cosine, np.nan)
         single = np.full(len(seen.rows), np.nan)
+        compared = np.where(report.compared, 0.0, np.nan)
         measured = Measurement(
             seen.rows,
-            seen.cosine,
-            seen.norm_ratio,
-            seen.rms_ratio,
+            seen.cosine + compared,
+            seen.norm_ratio + compared,
+            seen.rms_ratio + compared,
             unknown,
             unknown,
             single,
             single,
             draws=0,
             seed=0,
-            gap=seen.gap,
+            gap=None if seen.gap is None else seen.gap + compared,
         )
     return Comparison(report.prediction, measured, report.title)
 
@@ -82,6 +83,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "model": report.title,
         "mode": seen.mode,
         "how the model was read": seen.fallback or "symbolic trace",
+        "pairs with a prediction": "" if report.prediction is None else int(report.compared.sum()),
     }
     pictures = pictures_of(report)
     found = layer_quantities(report, comparison)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from initscope.geometry import (
     Floats,
@@ -276,20 +277,27 @@ class Report(Result):
         last = last_gradient(seen)
         return {"gradient_over_last": over_last(seen, last), "gradient_over_last_predicted": over_last(expected, last)}
 
+    @property
+    def compared(self) -> npt.NDArray[np.bool_]:
+        """The pairs that predictions are compared on, ``[pairs]``: those that have one; all, if none has."""
+        if self.prediction is None or not np.isfinite(self.prediction.cosine).any():
+            return np.ones(self.observation.pairs, dtype=bool)
+        return np.asarray(np.isfinite(self.prediction.cosine).any(axis=0))
+
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer: predicted beside measured, means over pairs; angles in degrees."""
+        """One dict per layer: predicted beside measured, means over the same pairs; angles in degrees."""
         seen, predicted, redrawn = self.observation, self.prediction, self.measurement
         nothing: list[float | None] = [None] * len(seen.rows)
         columns: dict[str, list[Any]] = {
             "angle_predicted": nothing if predicted is None else plain(mean_over_pairs(predicted.angle)),
-            "angle_measured": plain(mean_over_pairs((seen if redrawn is None else redrawn).angle)),
+            "angle_measured": plain(mean_over_pairs((seen if redrawn is None else redrawn).angle[:, self.compared])),
         }
         for name in ("cosine", "norm_ratio", "rms_ratio"):
             measured = getattr(seen if redrawn is None else redrawn, name)
             columns[f"{name}_predicted"] = (
                 nothing if predicted is None else plain(mean_over_pairs(getattr(predicted, name)))
             )
-            columns[f"{name}_measured"] = plain(mean_over_pairs(measured))
+            columns[f"{name}_measured"] = plain(mean_over_pairs(measured[:, self.compared]))
             if name == "cosine":
                 columns["cosine_se"] = nothing if redrawn is None else plain(redrawn.mean_cosine_se)
         columns |= {name: plain(values) for name, values in self.token_columns.items()}
@@ -373,7 +381,7 @@ class Report(Result):
         """
         if ax is None:
             return self._panels()
-        measured = median_over_pairs(self.observation.angle)
+        measured = median_over_pairs(self.observation.angle[:, self.compared])
         ax.plot(measured, "o", label="measured")
         if self.prediction is not None:
             ax.plot(median_over_pairs(self.prediction.angle), label="predicted")

@@ -163,6 +163,8 @@ class _Backward:
         before = next((s for parent in node.inputs for s in _maps_of(self._values.get(parent))), None)
         if not is_maps(value) or before is None or before.axis != value.axis or _has_rule(value):
             return
+        if before.order == value.order:  # a mean over one position is its input, and would have itself as origin
+            return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
             distribution = context.weight_distribution(module)
             origin: Origin = WeightedSums(before, distribution, 1, None, distribution.variance * before.channels, None)
