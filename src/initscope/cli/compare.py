@@ -48,7 +48,9 @@ def compare(
     format: Format = "table",
     out: Page = None,
 ) -> None:
-    """Compare models on the same data: findings side by side, and what differs from the first."""
+    """Compare models, checkpoints, initializations or saved reports on the same data: findings side by side, and
+    what differs from the first.
+    """
     import initscope
 
     check_suffix(out, "--out", (".html", ".htm"))

@@ -28,7 +28,7 @@ def open_result(
     format: ReportFormat = "table",
     out: Page = None,
 ) -> None:
-    """Show a saved result as a table or a page."""
+    """Show a saved result again, as a table or a page, without running anything."""
     from initscope import load
     from initscope.inspection import Report
 
