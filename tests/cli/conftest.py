@@ -8,5 +8,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def progress_by_the_clock(monkeypatch):
     """No line ever, however long a command takes; `test_progress` lets the clock run."""
-    for name in ("_FIRST", "_UNTOLD"):
-        monkeypatch.setattr(f"initscope.cli._progress.{name}", math.inf)
+    monkeypatch.setattr("initscope.cli._progress._FIRST", math.inf)

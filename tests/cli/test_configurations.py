@@ -31,7 +31,8 @@ def test_blocks_of_a_configuration(configuration, capsys):
     run("predict", configuration, "--tokens", "12", "--set", "n_embd=128", "--set", "n_layer=20")
     shown = capsys.readouterr()
     assert "feed-forward" in shown.out
-    assert "loss at initialization" in shown.err
+    assert "loss at initialization" in shown.out.splitlines()[0]
+    assert shown.out.splitlines()[-1].startswith("Next: ")
 
 
 def test_initializations_side_by_side_on_text(configuration, capsys, tmp_path):

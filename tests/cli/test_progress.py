@@ -47,18 +47,45 @@ def test_steps_are_counted_only_for_a_watcher(listen):
     assert stderr.getvalue() == ""
 
 
-def test_a_line_says_what_is_left_and_comes_ever_more_rarely(listen):
+def test_a_pipe_has_a_line_for_each_stage_and_then_ever_more_rarely(listen):
     stderr = listen()
     meter = Meter()
     with watching(meter), stage("working"), stage("trying alternative initializations", 4) as told:
-        for second in range(1, 21):
-            told.done = min(3, second // 4)
-            meter._tick(meter._began + second)
+        for second in range(1, 200):
+            told.done = min(3, second // 40)
+            if second < 29 and second % 2:  # a short stage now and then, which is no line of its own
+                with stage("drawing", 2) as short:
+                    short.began = meter._began + second - 0.5
+                    meter._tick(meter._began + second)
+            meter._tick(meter._began + second + 0.5)
     lines = stderr.getvalue().splitlines()
     assert lines[0] == "trying alternative initializations: 0 of 4"
-    assert "left" in lines[-1]
-    assert 3 <= len(lines) <= 6
+    assert lines[-1].startswith("trying alternative initializations: 3 of 4, 1.5/min, about ")
+    assert len(lines) == 4  # at 1.5, 30, 60 and 120 s
     assert "\x1b" not in stderr.getvalue()
+
+
+def test_work_without_stages_says_nothing_to_a_pipe_within_30_seconds(listen):
+    stderr = listen()
+    meter = Meter()
+    with watching(meter), stage("working"):
+        for second in range(1, 31):
+            meter._tick(meter._began + second)
+    assert stderr.getvalue() == "working: 30 s so far\n"
+
+
+@pytest.mark.parametrize("width", [30, 60, 100])
+def test_a_terminal_has_a_bar_with_rate_and_time_left(listen, monkeypatch, width):
+    stderr = listen(terminal=True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    meter = Meter()
+    with watching(meter), stage("drawing weights", 8) as told:
+        told.done = 2
+        meter._tick(told.began + 4)
+    line = stderr.getvalue()
+    assert len(line) < width
+    if width > 60:
+        assert line == "━━━━──────────── drawing weights: 2 of 8, 0.5/s, about 12 s left"
 
 
 def test_a_terminal_has_one_line_that_goes(listen):

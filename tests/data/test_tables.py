@@ -89,6 +89,17 @@ def test_csv_of_excel(tmp_path):
         assert (data.class_names, data.labels.tolist()) == (("Bonn", "Köln"), [1, 0, 1, 0])
 
 
+def test_the_index_that_pandas_writes_is_no_input(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": [0.5, 0.25, 4.0], "target": [0, 1, 1]})
+    table.to_csv(tmp_path / "t.csv")
+    data = load(tmp_path / "t.csv")
+    assert np.array_equal(data.images, [[0.5], [0.25], [4.0]])
+    assert "left out: column 0 (row numbers)" in data.summary
+    table.to_csv(tmp_path / "named.csv", index_label="day")  # a column with a name is meant
+    assert load(tmp_path / "named.csv").shape == (2,)
+
+
 def test_csv_without_names_and_with_quotes(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n3,NA\n", encoding="utf-8")
     data = load(tmp_path / "a.csv")

@@ -169,3 +169,29 @@ def test_equal_layers_are_one_line_of_what_can_be_recovered():
     part = page[page.index("Can the input be recovered?") :].split("</table>")[0]
     assert part.count("<tr>") == 1 + 2
     assert "11 layers: layer 2 (Linear) to layer 12 (Linear)" in part
+
+
+class Detached(nn.Module):
+    """Its outputs are cut off from the last layer, before a log_softmax."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(24, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return torch.log_softmax(self.last(torch.relu(self.first(x))).detach(), dim=1)
+
+
+def test_the_headline_begins_with_the_cause():
+    """Without a gradient the loss is stuck, and at a rate of next to nothing no weight moves: neither is the cause."""
+    targets = torch.arange(32) % 4
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(24, 16), nn.ReLU(), nn.Linear(16, 4))
+    slow = diagnosed(model, targets=targets, optimizer=torch.optim.SGD(model.parameters(), lr=1e-9))
+    cut = diagnosed(Detached(), targets=targets, loss=nn.NLLLoss(), trial=False)
+    for report, cause, symptom in ((cut, "IS312", "IS210"), (slow, "IS404", "IS407")):
+        causes = {finding.code: finding.caused_by for finding in report.findings}
+        assert (causes[cause], causes[symptom]) == (None, cause)
+        first = report.errors[0]
+        assert first.code == cause
+        assert first.message in report.headline

@@ -75,8 +75,7 @@ def test_a_report_is_a_screen_of_lines_that_fit(reports, width):
     for name, report in reports.items():
         lines = report_lines(report, width)
         assert max(map(len, lines)) <= width, name
-        if width >= 80:
-            assert len(lines) <= MOST_LINES, name
+        assert len(lines) <= MOST_LINES, name
         text = " ".join(" ".join(lines).split())
         assert text.startswith(report.headline), name
         last = next(index for index, line in enumerate(lines) if line.startswith("Next: "))

@@ -137,7 +137,7 @@ def test_the_title_says_what_happened_and_the_legend_what_is_there(comparison):
     assert '<p class="quiet">A &lt;test&gt; &amp; more</p>' in text
     alone = render_page(Comparison(comparison.prediction))
     assert ("</i>measured" in text, "</i>measured" in alone) == (True, False)
-    assert '<span class="word">(--initializer</span> zero-sum)' in alone
+    assert '<span class="word">--initializer</span> zero-sum: ' in alone
 
 
 def test_notes_that_differ_in_their_error_share_a_footnote(comparison):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initscope._utils.disk import check_space
-from initscope.cli._output import Format, emit, print_fitted, say
+from initscope.cli._output import Format, emit, say, terminal_width
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def show(
     out: Path | None,
     facts: Mapping[str, object],
     images: tuple[Any, Any] | None = None,
-    advice: str = "",
-    **folding: Any,
+    advice: str,
+    step: str = "",
+    **options: Any,
 ) -> None:
-    """Write the page if one is asked for, then print the comparison; for people also its meaning.
+    """Write the page if one is asked for, then print the comparison; for people also the next step.
 
-    ``folding`` is what `terminal_table` takes of it.
+    That is ``step``, or else the advice. ``options`` are those of `comparison_lines`.
     """
-    from initscope.rendering.summary import headline, suggestion
 
     if out is not None:
         from initscope.rendering import write_page
@@ -42,13 +42,11 @@ def show(
         write_page(out, comparison, facts=facts, images=images, advice=advice)
         say(f"page: {out}")
     if format == "table":
-        from initscope.rendering.table import terminal_table
+        from initscope.rendering.summary import comparison_lines
 
-        print_fitted(
-            lambda width: terminal_table(comparison, title=comparison.title, width=width, **folding),
-            headline(comparison),
-            advice or suggestion(comparison),
-        )
+        page = "" if out is not None else " --out page.html writes a page with figures."
+        for line in comparison_lines(comparison, f"{step or advice}{page}", terminal_width(), **options):
+            print(line)
     else:
         emit(comparison, format)
 

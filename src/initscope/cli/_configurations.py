@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from initscope.cli._help import MODEL
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say
+from initscope.cli._output import Format, ask_of, emit, few_rows, print_sentence, print_table, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigurationOptions", "change", "is_configuration", "show_configuration"]
 
-_SHOWN = 24  # rows of a table for people; json and csv have all
+_SHOWN = 10  # rows of a table for people; json and csv have all
 _WORDS = {
     "rms": "root mean square of the residual stream",
     "token cosine": "between the tokens of a text",
@@ -63,22 +63,26 @@ def show_configuration(
     if isinstance(result, InitializationComparison):
         emit(result, format, title=f"{built.family}, {built.parameters / 1e9:.3g} billion weights, {tokens} tokens")
     else:
-        _emit_blocks(result, format)
+        _emit_blocks(result, format, out)
 
 
-def _emit_blocks(result: Outlook, format: Format) -> None:
+def _emit_blocks(result: Outlook, format: Format, out: Path | None) -> None:
     if format != "table":
         emit(result, format)
         return
     rows = [{key: value for key, value in row.items() if not key.endswith("_se")} for row in result.table()]
     size = f"{result.model.parameters / 1e9:.3g} billion weights"
-    print_table(few_rows(rows, _SHOWN), title=f"{result.model.family}, {size}, {result.tokens} tokens", words=_WORDS)
-    if result.growth == result.growth:
-        say(f"the stream grows like depth^{result.growth:.2f}")
-    if result.logits == result.logits:
-        say(f"logits {result.logits:.3g}, loss at initialization {result.loss:.4g}")
+    growth, logits = result.growth == result.growth, result.logits == result.logits  # NaN: not known
+    conclusion = [
+        *[f"the stream grows like depth^{result.growth:.2f}"] * growth,
+        *[f"the loss at initialization is {result.loss:.4g}, with logits {result.logits:.3g}"] * logits,
+    ]
+    print_sentence(f"{result.model.family}, {size}, {result.tokens} tokens: {'; '.join(conclusion) or 'not covered'}.")
+    print_table(few_rows(rows, _SHOWN), words=_WORDS)
     for note in result.notes:
-        say(note)
+        print_sentence(note)
+    page = "" if out is not None else "; --out page.html writes a page"
+    print_sentence(f"Next: --compare shows other initializations side by side{page}.")
 
 
 def change(text: str) -> tuple[str, Any]:

@@ -9,9 +9,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -20,12 +20,8 @@ from initscope.cli._help import OUTPUT
 from initscope.errors import InputError
 from initscope.results import Result, plain, printable
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-__all__ = ["Format", "ask_of", "command_line", "csv_text", "emit", "few_rows", "json_text", "print_fitted",
-           "print_sentence", "print_table", "provenance", "say", "terminal_width", "text_width",
-           "user_code"]  # fmt: skip
+__all__ = ["Format", "ask_of", "command_line", "csv_text", "emit", "few_rows", "json_text", "print_sentence",
+           "print_table", "provenance", "say", "terminal_width", "text_width", "user_code"]  # fmt: skip
 
 Format = Annotated[
     Literal["table", "json", "csv"],
@@ -158,10 +154,26 @@ def _csv_cell(value: Any) -> Any:
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], **options: Any) -> None:
-    """Print dicts that share their keys as a `rich_table` of the terminal's width."""
-    from initscope.rendering.table import rich_table
+    """Print dicts that share their keys as a `rich_table` of the terminal's width.
 
-    print_fitted(lambda width: rich_table(rows, width=width, **options))
+    A file or a pipe has no width of its own: the table is made for none, so that nothing is cut, folded or left out.
+    What stands above and below a table is as wide as running text, not as the table.
+    """
+    from rich.console import Console
+
+    from initscope.rendering.table import rich_table, table_width
+
+    console = Console()
+    made = rich_table(rows, width=console.width if console.is_terminal else None, **options)
+    if not console.is_terminal:
+        console = Console(width=max(_FILE_WIDTH, table_width(made)))
+    title, caption, made.title, made.caption = made.title, made.caption, None, None
+    text: dict[str, Any] = {"width": min(console.width, _FILE_WIDTH), "highlight": False}
+    if title:
+        console.print(title, style="table.title", **text)
+    console.print(made)
+    if caption:
+        console.print(caption, style="table.caption", **text)
 
 
 def text_width() -> int:
@@ -188,28 +200,3 @@ def print_sentence(text: str) -> None:
         console.print(printable(text), highlight=False, markup=False)
     else:
         print(printable(text))
-
-
-def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
-    """Print what ``table`` makes of the terminal's width, and sentences below it.
-
-    A file or a pipe has no width of its own: the table is made for none, so that nothing is cut, folded or left out.
-    What stands above and below a table is as wide as running text, not as the table.
-    """
-    from rich.console import Console
-
-    from initscope.rendering.table import table_width
-
-    console = Console()
-    made = table(console.width if console.is_terminal else None)
-    if not console.is_terminal:
-        console = Console(width=max(_FILE_WIDTH, table_width(made)))
-    title, caption, made.title, made.caption = made.title, made.caption, None, None
-    text: dict[str, Any] = {"width": min(console.width, _FILE_WIDTH), "highlight": False}
-    if title:
-        console.print(title, style="table.title", **text)
-    console.print(made)
-    if caption:
-        console.print(caption, style="table.caption", **text)
-    for sentence in sentences:
-        console.print(printable(sentence), markup=False, **text)

@@ -1,11 +1,12 @@
 """Progress on stderr, from one second on: what is done, how much of it, and about how long it will still take.
 
-On a terminal one line is written over and over, and goes before anything else is written there; in a file or a pipe
-there is a new line for each thing that takes longer than a second, and then ever more rarely.
+On a terminal one line with a bar is written over and over, and goes before anything else is written there. A file or a
+pipe gets one line for each stage that takes longer than a second, and after 30 s one more now and then.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -18,8 +19,9 @@ from initscope.results import printable
 
 __all__ = ["Meter", "metered", "stage_text", "time_text"]
 
-_FIRST, _UNTOLD, _TICK = 1.0, 5.0, 0.25
-_RARER = 2.0  # the next line in a file comes after twice the time of the last
+_FIRST, _TICK = 1.0, 0.25
+_LONG, _RARER = 30.0, 2.0  # from when on a file has a second line of a stage; the next comes after twice the time
+_BAR = 16  # columns
 
 
 class Meter(Watcher):
@@ -30,8 +32,9 @@ class Meter(Watcher):
         self._stream = sys.stderr
         self._terminal = self._stream is not None and self._stream.isatty()
         self._writing = threading.RLock()
-        self._shown = self._last = ""
-        self._next = _FIRST
+        self._shown = ""
+        self._said: set[str] = set()
+        self._next = _LONG
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._began = time.monotonic()
@@ -57,19 +60,29 @@ class Meter(Watcher):
 
     def _tick(self, now: float) -> None:
         stages = list(self.stages)
-        untold = len(stages) == 1 and not self._terminal  # the command says nothing of where it is
-        if not stages or now - self._began < (_UNTOLD if untold else _FIRST):
+        spent = now - self._began
+        if not stages or spent < _FIRST:
             return
         shown = next((stage for stage in reversed(stages) if (stage.total or 0) > 1), stages[-1])
-        text = stage_text(shown, now)
         if self._terminal:
             with self._writing:
                 self.clear()
-                self._shown = text
-                self._write(text)
-        elif now - self._began >= self._next or (shown.what != self._last and now - shown.began >= _FIRST):
-            self._next, self._last = _RARER * (now - self._began), shown.what
-            self._write(f"{text}\n")
+                self._shown = self._line(shown, now)
+                self._write(self._shown)
+            return
+        new = shown is not stages[0] and shown.what not in self._said and now - shown.began >= _FIRST
+        if new or spent >= self._next:
+            self._said.add(shown.what)
+            self._next = max(_LONG, _RARER * spent)
+            self._write(f"{stage_text(shown, now)}\n")
+
+    def _line(self, shown: Stage, now: float) -> str:
+        """What is done, with a bar where its amount is known, and no wider than the terminal."""
+        text, width = stage_text(shown, now), shutil.get_terminal_size().columns - 1
+        if (shown.total or 0) > 1 and len(text) + _BAR + 1 <= width:
+            unicode = (getattr(self._stream, "encoding", None) or "utf-8").lower().startswith("utf")
+            text = f"{bar(shown, '━─' if unicode else '#-')} {text}"
+        return text if len(text) <= width else f"{text[: width - 3]}..."
 
     def clear(self) -> None:
         """Leave the line empty."""
@@ -120,13 +133,36 @@ def stage_text(stage: Stage, now: float) -> str:
     """Return one line about a stage.
 
     >>> stage_text(Stage("trying alternatives", 17, began=0.0, done=3), now=6.0)
-    'trying alternatives: 3 of 17, about 28 s left'
+    'trying alternatives: 3 of 17, 0.5/s, about 28 s left'
     """
     spent = now - stage.began
     if stage.total is None or stage.total < 2:
         return f"{stage.what}: {time_text(spent)} so far"
-    left = f", about {time_text(spent / stage.done * (stage.total - stage.done))} left" if stage.done else ""
+    left = ""
+    if stage.done and spent > 0:
+        rate = stage.done / spent
+        left = f", {rate_text(rate)}, about {time_text((stage.total - stage.done) / rate)} left"
     return f"{stage.what}: {stage.done} of {stage.total}{left}"
+
+
+def rate_text(rate: float) -> str:
+    """A number per second, or per minute if it is small.
+
+    >>> rate_text(1234.5), rate_text(2.345), rate_text(0.05)
+    ('1234/s', '2.3/s', '3/min')
+    """
+    rate, unit = (rate, "s") if rate >= 0.1 else (60 * rate, "min")
+    return f"{rate:.2g}/{unit}" if rate < 100 else f"{rate:.0f}/{unit}"
+
+
+def bar(stage: Stage, marks: str = "━─") -> str:
+    """The share of a stage that is done, as a bar.
+
+    >>> bar(Stage("trying alternatives", 4, began=0.0, done=1))
+    '━━━━────────────'
+    """
+    done = round(_BAR * min(1.0, stage.done / (stage.total or 1)))
+    return marks[0] * done + marks[1] * (_BAR - done)
 
 
 def time_text(seconds: float) -> str:

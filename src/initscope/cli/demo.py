@@ -57,5 +57,7 @@ def demo(
         facts=shown.facts,
         images=(shown.x, shown.y),
         advice=shown.meaning,
+        meaning=shown.meaning,
+        step=f"open {out}, then run initscope inspect MODEL on a network of your own.",
         how_to_see_all="the page has them all",
     )

@@ -9,10 +9,11 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
-from initscope.cli._output import ask_of, json_text, print_table, provenance, say, user_code
+from initscope.cli._output import ask_of, json_text, print_sentence, print_table, provenance, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.cli.predict_measure import Model
 from initscope.errors import InputError
+from initscope.results import counted, format_number
 
 __all__ = ["kernel"]
 
@@ -49,7 +50,7 @@ def kernel(
     check_suffix(out, "--out", (".npy",))
     source = source or ModelSource()
     if blocks is not None and blocks.asked:
-        _show(_in_blocks(model, out, source, blocks, kind, cosines), format, source.data or "")
+        _show(_in_blocks(model, out, source, blocks, kind, cosines), format, out, cosines)
         return
     data = load_data(source)
     if len(data) > _MOST:
@@ -75,8 +76,9 @@ def kernel(
     }
     if data.labels is not None and len(set(data.labels.tolist())) > 1:
         summary["accuracy"], summary["noise"] = left_out_accuracy(result, data.labels)
-    _show(summary, format, data.name)
-    say(f"matrix: {out}")
+    if format == "json":
+        say(f"matrix: {out}")
+    _show(summary, format, out, cosines)
 
 
 def _in_blocks(
@@ -90,12 +92,29 @@ def _in_blocks(
         named = named_model(model, source.weights, parts.shape, source.seed)
         error = kernel_in_blocks(named, parts, out, kind=kind, normalize=cosines, dask=options.dask)
     ask_of(model=model, weights=source.weights)
-    say(f"matrix: {out}, {len(parts)}×{len(parts)} in float32, largest standard error {error:.2g}")
+    say(f"matrix: {out}, {len(parts)}×{len(parts)} in float32")
     return {"images": len(parts), "kind": kind, "largest error": error}
 
 
-def _show(summary: dict[str, Any], format: Literal["table", "json"], name: str) -> None:
+def _show(summary: dict[str, Any], format: Literal["table", "json"], out: Path, cosines: bool) -> None:
     if format == "json":
         print(json_text(provenance() | summary), end="")
-    else:
-        print_table([summary], title=f"Kernel of pairs, {name}")
+        return
+    print_sentence(_conclusion(summary, cosines))
+    print_table([summary])
+    print_sentence(f"Next: numpy.load({str(out)!r}) reads the matrix; row and column k are of input k.")
+
+
+def _conclusion(summary: dict[str, Any], cosines: bool) -> str:
+    """What the kernel says of the data: how alike the inputs remain, and how well they are classified by it."""
+    values, kind = "cosines" if cosines else "inner products", summary["kind"].upper()
+    text = f"{kind} kernel of {counted(summary['images'], 'input')}"
+    if summary.get("mean") is not None:
+        low, mean, high = (format_number(summary[name]) for name in ("least", "mean", "largest"))
+        text += f": {values} between different inputs are {mean} on average, from {low} to {high}"
+    if "accuracy" in summary:
+        text += f". A Gaussian process with it classifies {100 * summary['accuracy']:.3g} % of the inputs correctly "
+        text += "when each is left out"
+    elif "mean" not in summary:
+        text += f", {values} in float32; the largest standard error is {summary['largest error']:.2g}"
+    return f"{text}."

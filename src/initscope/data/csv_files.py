@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,17 @@ def read_csv(file: Path) -> dict[str, TableColumn]:
     names, body = _header(file, rows, lines)
     comma = delimiter != ","
     cells = zip(*rows[body:], strict=True)
-    return {name: _column(file, name, values, lines[body:], comma) for name, values in zip(names, cells, strict=True)}
+    values = zip(names, cells, strict=True)
+    columns = {name: _column(file, name, texts, lines[body:], comma) for name, texts in values}
+    if body and not rows[0][0].strip():
+        columns[names[0]] = _without_row_numbers(columns[names[0]])
+    return columns
+
+
+def _without_row_numbers(column: TableColumn) -> TableColumn:
+    """Return the first column, which has no name, as one that is left out if it is the index that pandas writes."""
+    numbers = not column.is_text and np.array_equal(column.values, np.arange(len(column.values)))
+    return replace(column, left_out="row numbers") if numbers else column
 
 
 def _text(file: Path) -> str:

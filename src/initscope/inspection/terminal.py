@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from initscope.geometry import named
 from initscope.inspection.page import block_texts
 from initscope.rendering.folding import folding_summary
-from initscope.rendering.table import WORDS, note_lines, rich_table, table_lines
+from initscope.rendering.table import MOST_LINES, WORDS, note_lines, rich_table, table_lines, wrapped
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_LINES", "report_lines"]
 
-MOST_LINES = 25
-"""Lines that a report takes without details, where the terminal has at least 80 columns."""
 _FEWEST_ROWS, _MOST_CAUSES, _SHORT_REASON = 4, 3, 20
 _DETAILED = {
     "layer": "op",
@@ -68,37 +66,36 @@ def report_lines(
     depth : int, optional
         Fold the table to paths of that many modules; the table is then shown in full.
     """
-    top = [*_wrapped(report.headline, width), *_cautions(report, width, verbose)]
-    top += _findings(report, width) if verbose else _causes(report, width)
-    end = [*_tried(report, width, verbose), *_wrapped(f"Next: {_next_step(report)}", width)]
+    top = [*wrapped(report.headline, width), *_cautions(report, width, verbose)]
+    end = [*_tried(report, width, verbose), *wrapped(f"Next: {_next_step(report)}", width)]
     if verbose or depth is not None:
-        return [*top, "", *_detailed_table(report, width, depth), *end]
-    left = MOST_LINES - len(top) - len(end) - 2  # two empty lines
-    return [*top, "", *_short_table(report, width, left), "", *end]
-
-
-def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    text = printable(text)
-    if width is None:
-        return [f"{indent}{text}"]
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [""]
+        findings = _findings(report, width) if verbose else _causes(report, width, _MOST_CAUSES)
+        return [*top, *findings, "", *_detailed_table(report, width, depth), *end]
+    lines: list[str] = []
+    for most in range(_MOST_CAUSES, 0, -1):
+        causes = list(_causes(report, width, most))
+        left = MOST_LINES - len(top) - len(causes) - len(end) - 2  # two empty lines
+        lines = [*top, *causes, "", *_short_table(report, width, left), "", *end]
+        if len(lines) <= MOST_LINES:
+            break
+    return lines
 
 
 def _cautions(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
     shown = report.cautions if verbose else report.cautions[:1]
     more = len(report.cautions) - len(shown)
     for caution in shown:
-        yield from _wrapped(f"Caution: {caution}{f' ({more} more with --verbose)' if more else ''}", width)
+        yield from wrapped(f"Caution: {caution}{f' ({more} more with --verbose)' if more else ''}", width)
 
 
-def _causes(report: Report, width: int | None) -> Iterator[str]:
+def _causes(report: Report, width: int | None, most: int) -> Iterator[str]:
     """The first root causes with their fixes; the headline has the message of the first, and names the others."""
     serious = [*report.errors, *report.warnings]
-    causes = [finding for finding in serious if finding.caused_by is None][:_MOST_CAUSES]
+    causes = [finding for finding in serious if finding.caused_by is None][:most]
     said: Fix | None = None
     for index, finding in enumerate(causes):
         message = f": {finding.message}" if index or finding is not serious[0] else ""
-        yield from _wrapped(f"{finding.level}: {finding.code} {finding.name}{message}", width)
+        yield from wrapped(f"{finding.level}: {finding.code} {finding.name}{message}", width)
         if finding.fix is not None and finding.fix != said:
             yield from _fix_lines(report, finding.fix, width)
         said = finding.fix
@@ -107,7 +104,7 @@ def _causes(report: Report, width: int | None) -> Iterator[str]:
 def _findings(report: Report, width: int | None) -> Iterator[str]:
     for finding in report.findings:
         after = f" Follows from {finding.caused_by}." if finding.caused_by else ""
-        yield from _wrapped(f"{finding.level}: {finding.code} {finding.name}: {finding.message}{after}", width)
+        yield from wrapped(f"{finding.level}: {finding.code} {finding.name}: {finding.message}{after}", width)
         if finding.fix is not None and not finding.caused_by:
             yield from _fix_lines(report, finding.fix, width)
 
@@ -121,7 +118,7 @@ def _fix_lines(report: Report, fix: Fix, width: int | None) -> Iterator[str]:
         yield f"{what}  # {outcome[1:-1]}" if fix.code else f"{what} {outcome}"
         return
     yield from textwrap.wrap(what, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    yield from _wrapped(outcome, width, "    ")
+    yield from wrapped(outcome, width, "    ")
 
 
 def _short_table(report: Report, width: int | None, most: int) -> list[str]:
@@ -157,8 +154,7 @@ def _columns(texts: Sequence[Mapping[str, str]], titles: Mapping[str, str]) -> l
 def _table(rows: Sequence[Mapping[str, Any]], width: int | None, *, captions: bool = True, **options: Any) -> list[str]:
     """A table as lines; what stands below it is wrapped as text."""
     table = rich_table(rows, width=width, keep=("finding", "angle ° measured", "angle °", "score"), **options)
-    below = str(table.caption or "").splitlines() if captions else []
-    return [*table_lines(table, width), *(line for text in below for line in _wrapped(text, width))]
+    return table_lines(table, width, captions=captions)
 
 
 def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
@@ -179,9 +175,9 @@ def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
     parts += [f"{tried} {'fix' if tried == 1 else 'fixes'}"] if tried else []
     info = [finding.name for finding in report.findings if finding.level == "info"]
     if info and not verbose:
-        yield from _wrapped(f"Information: {', '.join(info)} (--verbose explains)", width)
+        yield from wrapped(f"Information: {', '.join(info)} (--verbose explains)", width)
     if parts:
-        yield from _wrapped(f"Tried: {', '.join(parts)}.", width)
+        yield from wrapped(f"Tried: {', '.join(parts)}.", width)
     if verbose:
         yield from _details(report, width)
 
@@ -189,23 +185,23 @@ def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
 def _details(report: Report, width: int | None) -> Iterator[str]:
     """The loss that was used, which inputs can be recovered, and every alternative."""
     if report.facts.loss_name:
-        yield from _wrapped(f"Loss: {report.facts.loss_name}", width)
+        yield from wrapped(f"Loss: {report.facts.loss_name}", width)
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
         layers = counted(lossy, "ReLU layer")
-        yield from _wrapped(f"{layers} with fewer than two outputs per input: their inputs cannot be recovered", width)
+        yield from wrapped(f"{layers} with fewer than two outputs per input: their inputs cannot be recovered", width)
     if open_question:
         yield "Can the input of these ReLU layers be recovered?"
         yield from _table(open_question, width)
     what_if = report.what_if
     if what_if is not None and what_if.untried:
-        yield from _wrapped(what_if.untried, width)
+        yield from wrapped(what_if.untried, width)
     elif what_if is not None:
         yield "Alternatives that were tried, best first"
         yield from _table(what_if.summary(), width)
-        yield from _wrapped(what_if.score_is, width)
+        yield from wrapped(what_if.score_is, width)
         for line in note_lines(what_if.skipped):
-            yield from _wrapped(f"not tried: {line}", width)
+            yield from wrapped(f"not tried: {line}", width)
 
 
 def _next_step(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""Sentences about a `Comparison`: how angles change, at which layer they have halved, and what to try."""
+"""A `Comparison` in sentences and on a terminal: how angles change, where they have halved, and what to try."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from initscope.geometry import (
     mean_over_pairs,
     median_over_pairs,
 )
+from initscope.rendering.table import MOST_LINES, table_lines, terminal_table, wrapped
 from initscope.results import counted
 
-__all__ = ["headline", "suggestion"]
+__all__ = ["comparison_lines", "headline", "suggestion"]
 
 _PRESERVED = 0.05
 """A mean angle that changes by less than this fraction counts as preserved."""
 _ERRORS = 2.0
 """A measured mean angle that changes by less than this number of standard errors counts as unchanged."""
+_FEWEST = 4
+"""Rows that a table keeps, however much text is around it."""
 _SCALE = 10.0
 """RMS ratios beyond this factor are mentioned."""
 
@@ -66,25 +69,25 @@ def suggestion(comparison: Comparison, initializer: str = "") -> str:
         return "Try a part of the model that consists of Linear, convolution and activation layers."
     trend, zero_sum = _trend(main), initializer == "zero-sum"
     rectified = main.tokens is None and any(row.traits.is_relu for row in main.rows)
-    judged = "Run initscope inspect to see whether this is an error and how to fix it."
+    judged = "Run initscope inspect to see whether this is an error and how to fix it"
     if trend < 0 and rectified and not zero_sum:
         text = (
-            "Different inputs become similar with depth. Filters that sum to zero keep them distinct "
-            "(--initializer zero-sum): they remove the common mean that makes ReLU outputs similar."
+            "Try --initializer zero-sum: different inputs become similar with depth, and filters that sum to zero keep "
+            "them distinct. They remove the common mean that makes ReLU outputs similar."
         )
     elif trend < 0:
-        text = f"Different inputs become similar with depth. {judged}"
+        text = f"{judged}: different inputs become similar with depth."
     elif trend > 0 and zero_sum:
         text = (
-            "Angles grow, also between similar inputs. If that is too much, remove less of the mean: "
+            "Remove less of the mean if angles grow too much: "
             "initscope.initializers.ZeroSum(strength=0.5) leads to a smaller angle than strength 1."
         )
     elif trend > 0:
-        text = f"Angles grow, also between similar inputs. {judged}"
+        text = f"{judged}: angles grow, also between similar inputs."
     elif _is_noise(main):
-        text = "The number of draws is too small to see whether angles change. Use more of them (--draws)."
+        text = "Use more draws (--draws): there are too few to see whether angles change."
     else:
-        text = "The network preserves angles. Nothing needs to change."
+        text = "No change is needed: the network preserves angles."
     scale = float(median_over_pairs(main.rms_ratio)[covered_rows(main.cosine)[-1]])
     if scale > _SCALE:
         text += f" The RMS grows by a factor of {scale:.3g}: choose a smaller gain, or He's variance 2/fan-in."
@@ -92,6 +95,56 @@ def suggestion(comparison: Comparison, initializer: str = "") -> str:
         factor = 1 / max(scale, 1e-300)
         text += f" The RMS shrinks by a factor of {factor:.3g}: choose a larger gain, or He's variance 2/fan-in."
     return text
+
+
+def comparison_lines(
+    comparison: Comparison,
+    step: str,
+    width: int | None = None,
+    *,
+    meaning: str = "",
+    depth: int | None = None,
+    how_to_see_all: str = "--depth 0 prints them all",
+) -> list[str]:
+    """Return the comparison as lines of at most ``width`` characters: conclusion, table, next step.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What is shown.
+    step : str
+        The next step.
+    width : int, optional
+        Columns of the terminal. None: each sentence is one line.
+    meaning : str
+        What the numbers mean, below the table.
+    depth : int, optional
+        Fold the table to paths of that many modules. None: to at most `MOST_LINES` lines in all.
+    how_to_see_all : str
+        How the user gets the rows that are folded.
+
+    Returns
+    -------
+    list of str
+        Lines to print.
+    """
+    top = [*wrapped(headline(comparison), width), *(wrapped(comparison.title, width) if comparison.title else []), ""]
+    end = ["", *(wrapped(meaning, width) if meaning else []), *wrapped(f"Next: {step[:1].lower()}{step[1:]}", width)]
+    if depth is not None:
+        table = terminal_table(comparison, width=width, depth=depth, how_to_see_all=how_to_see_all)
+        return [*top, *table_lines(table, width), *end]
+    lines: list[str] = []
+    without = f"{counted(len(comparison.rows), 'op')}, without notes; {how_to_see_all}"
+    for captions in (True, False):
+        below = [] if captions else wrapped(without, width)
+        most = max(_FEWEST, min(len(comparison.rows), MOST_LINES))
+        while most >= _FEWEST:
+            table = terminal_table(comparison, width=width, most=most, how_to_see_all=how_to_see_all)
+            lines = [*top, *table_lines(table, width, captions=captions), *below, *end]
+            if len(lines) <= MOST_LINES:
+                return lines
+            most -= max(1, min(most - _FEWEST, len(lines) - MOST_LINES))
+    return lines
 
 
 def _is_covered(side: Prediction | Measurement) -> bool:

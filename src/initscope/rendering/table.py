@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from initscope.geometry import Comparison
 
 __all__ = [
+    "MOST_LINES",
     "OF_TOKENS",
     "WORDS",
     "note_lines",
@@ -28,7 +29,13 @@ __all__ = [
     "table_width",
     "terminal_table",
     "with_error",
+    "wrapped",
 ]
+
+MOST_LINES = 25
+"""Lines that a result takes on a terminal, unless details are requested."""
+_MOST_NOTES = 2
+"""Notes below a table that is folded to a screen."""
 
 Texts = list[dict[str, str]]
 _Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
@@ -96,14 +103,14 @@ def _exponent(number: float) -> int:
     return math.floor(math.log10(number))
 
 
-def side_by_side(comparison: Comparison, depth: int | None = 0) -> list[dict[str, str]]:
+def side_by_side(comparison: Comparison, depth: int | None = 0, most: int | None = None) -> list[dict[str, str]]:
     """Return one dict of short texts per line: layer, predicted and measured columns, status, note.
 
     ``depth`` folds the rows to module paths of this length. 0 shows every row; None shows blocks, and few of them
-    (`few_lines`). Columns of a missing side and an empty note column are left out.
+    (`few_lines`), at most about ``most``. Columns of a missing side and an empty note column are left out.
     """
     sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
-    rows = [_texts(row, sides) for row in _folded(comparison, depth)]
+    rows = [_texts(row, sides) for row in _folded(comparison, depth, most)]
     if depth == 0:  # every op, by the name of its module
         rows = [texts | {"layer": named(row.layer, row.kind)} for texts, row in zip(rows, comparison.rows, strict=True)]
     empty = {"note"} if not any(row["note"] for row in rows) else set()
@@ -112,7 +119,7 @@ def side_by_side(comparison: Comparison, depth: int | None = 0) -> list[dict[str
     return [{name: text for name, text in row.items() if name not in empty} for row in rows]
 
 
-def _folded(comparison: Comparison, depth: int | None) -> list[dict[str, Any]]:
+def _folded(comparison: Comparison, depth: int | None, most: int | None) -> list[dict[str, Any]]:
     """Return the folded table with the errors of angles and RMS ratios; measured errors only over draws."""
     measured, table = comparison.measurement, comparison.table()
     drawn = measured is not None and measured.draws > 0
@@ -120,7 +127,7 @@ def _folded(comparison: Comparison, depth: int | None) -> list[dict[str, Any]]:
         errors = {"se": quantity.error if drawn else None, "sd_predicted": quantity.spread}
         for index, row in enumerate(table[1:], 1):
             row |= {f"{name}_{kind}": None if of is None else float(of[index]) for kind, of in errors.items()}
-    return folded_table(comparison.rows, table, few_lines(comparison.rows, depth))
+    return folded_table(comparison.rows, table, few_lines(comparison.rows, depth, most=most))
 
 
 _ATTRIBUTE = {"predicted": "prediction", "measured": "measurement"}
@@ -148,12 +155,22 @@ def terminal_table(
     title: str = "",
     width: int | None = None,
     depth: int | None = None,
+    most: int | None = None,
     how_to_see_all: str = "--depth 0 prints them all",
 ) -> Table:
-    """Return `side_by_side` as a `rich_table`, with the number of folded rows, the notes and the definitions below."""
-    rows = [{name: text for name, text in row.items() if name != "note"} for row in side_by_side(comparison, depth)]
-    folded = folding_summary(_folded(comparison, depth), how_to_see_all)
-    below = [*[folded] * bool(folded), *note_lines({row.title: row.note for row in comparison.rows})]
+    """Return `side_by_side` as a `rich_table`, with the number of folded rows, the notes and the definitions below.
+
+    With ``most`` there are about that many rows and only the first notes.
+    """
+    rows = [
+        {name: text for name, text in row.items() if name != "note"} for row in side_by_side(comparison, depth, most)
+    ]
+    folded = folding_summary(_folded(comparison, depth, most), how_to_see_all)
+    notes = note_lines({row.title: row.note for row in comparison.rows})
+    if most is not None and len(notes) > _MOST_NOTES + 1:
+        more = f"{len(notes) - _MOST_NOTES} more notes; {how_to_see_all}"
+        notes = [*notes[:_MOST_NOTES], more]
+    below = [*[folded] * bool(folded), *notes]
     measured, words = comparison.measurement, dict(WORDS)
     if any("±" in text for row in rows for name, text in row.items() if name.endswith(" predicted")):
         words["± pred."] = "spread of one draw of the weights"
@@ -302,16 +319,28 @@ def _cut(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False, max_lines=2, placeholder=" …"))
 
 
-def table_lines(table: Table, width: int | None) -> list[str]:
-    """The heading and the rows of a table as text, without its title, what stands below it, and empty lines."""
+def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """Return a text as lines of at most ``width`` characters, or on one line where that is None."""
+    text = printable(text)
+    if width is None:
+        return [f"{indent}{text}"]
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+
+def table_lines(table: Table, width: int | None, *, captions: bool = True) -> list[str]:
+    """Return the heading and the rows of a table as lines, and below them what stands below it, if wanted."""
     from io import StringIO
 
     from rich.console import Console
+    from rich.text import Text
 
+    caption = table.caption if isinstance(table.caption, str) else ""
+    below = Text.from_markup(caption).plain.splitlines() if captions else []
     table.title = table.caption = None
     text = StringIO()
     Console(file=text, width=width or table_width(table), color_system=None, force_terminal=False).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+    return [*lines, *(line for sentence in below for line in wrapped(sentence, width))]
 
 
 def table_width(table: Table) -> int:

@@ -90,7 +90,7 @@ def _loss_constant(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS210", "loss-stuck", "error", reads=("head",), learning="info", stuck="error",
+    "IS210", "loss-stuck", "error", reads=("head",), learning="info", stuck="error", follows=("IS312",),
     message="{at} passes no gradient to {percent:.0f} % of the outputs of the last layer, although others would have a "
     "lower loss.",
     why="training starts where the loss is flat and stays there",

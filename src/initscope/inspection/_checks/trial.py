@@ -121,7 +121,8 @@ def _below_readout(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS407", "unmoved-parameters", "warning", reads=("trial",), follows=("IS3", "IS107", "IS809"), learning="info",
+    "IS407", "unmoved-parameters", "warning", reads=("trial",), learning="info",
+    follows=("IS3", "IS107", "IS809", "IS404"),
     message="{at} did not change in {steps} steps although it requires a gradient{more}.",
     why="its gradient is zero, or the optimizer does not move it",
     advice="look for what multiplies it by zero, or delete it",
