@@ -4,8 +4,17 @@ import pytest
 from evaluation.published.registry import HEALTHY
 from evaluation.published.seeded_bugs import FAULTS, FEW
 
+from initscope.inspection.instruments import experiment
+from initscope.inspection.instruments.budget import Budget
+
 HARMLESS = ("layers that are copies", "a layer of equal weights", "no activation at all")
 """Structural facts with which a few steps on one batch learn at once."""
+
+
+@pytest.fixture(autouse=True)
+def short_trial(monkeypatch):
+    """Trials of a third of the time: the findings must not need all of it, and CI has 15 minutes."""
+    monkeypatch.setattr(experiment, "plan_budget", lambda budget: Budget(seconds=10.0))
 
 
 def test_there_are_thirty_bugs_and_each_has_a_healthy_member():
