@@ -185,23 +185,23 @@ def _report(
     alternatives: tuple[Callable[[list[Any]], Iterable[Any]] | None, ...],
     prediction: bool,
 ) -> Report:
-    """What is found beside the observation, and what follows from it."""
-    told = _pairs_with_angles(seen)
+    """Return the report: prediction, facts and findings next to the observation."""
+    compared_pairs = _pairs_with_angles(seen)
     if prediction:
-        told &= np.cumsum(told) <= _predicted_pairs(seen)
-    x, y = (_picked(side, told) for side in (seen.x, seen.y))
+        compared_pairs &= np.cumsum(compared_pairs) <= _predicted_pairs(seen)
+    x, y = (_picked(side, compared_pairs) for side in (seen.x, seen.y))
     with borrowed(model):
         set_mode(model, mode)
         expected, reason = None, NOT_ASKED
         if prediction:
             reason = "interrupted"
             with kept_if_interrupted():
-                expected, reason = _predicted(model, x, y, told, seen, initializer)
+                expected, reason = _predicted(model, x, y, compared_pairs, seen, initializer)
         redrawn = None
-        if draws and told.any() and not interrupted():
+        if draws and compared_pairs.any() and not interrupted():
             with kept_if_interrupted():
                 measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
-                redrawn = _aligned(_for_all_pairs(measured, told), seen)
+                redrawn = _aligned(_for_all_pairs(measured, compared_pairs), seen)
     checked, table = run_checks(Evidence(seen, facts), limits, checks), None
     if alternatives and not interrupted():
         present = expected if initializer is None else None

@@ -285,7 +285,7 @@ class Report(Result):
         return np.asarray(np.isfinite(self.prediction.cosine).any(axis=0))
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer: predicted beside measured, means over the same pairs; angles in degrees."""
+        """One dict per layer: predicted next to measured, means over the same pairs; angles in degrees."""
         seen, predicted, redrawn = self.observation, self.prediction, self.measurement
         nothing: list[float | None] = [None] * len(seen.rows)
         columns: dict[str, list[Any]] = {
