@@ -107,7 +107,7 @@ def predict(
     Prediction
         ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
         ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
-        ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere; with
+        ``cosine_sd`` is the standard deviation of one draw of a dense ReLU network of these widths, NaN elsewhere; with
         ``finite_width`` of any network, with ``rms_sd``, ``cosine_shift`` and ``cosine_shift_se``. ``cosine_se``
         is the standard error of what was sampled, also in the rows after it: 0 for formulas, NaN where a single
         network cannot tell.
@@ -177,7 +177,7 @@ def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
 
 
 def _with_finite_width(prediction: Prediction, networks: Networks, x: Inputs, y: Inputs, seed: int) -> Prediction:
-    """The same with what one draw strays by, and with the reasons why rows have none."""
+    """The same with the spread and shift of one draw, and with the reasons why rows have none."""
     try:
         spread = finite_width_of(networks, x, y, seed)
     except NotCovered as reason:

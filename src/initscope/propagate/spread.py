@@ -1,4 +1,4 @@
-"""The spread of the cosine over the weights of dense ReLU stacks of finite width; the error of what was sampled."""
+"""The spread of the cosine over the weights of dense ReLU stacks of finite width; the standard error of samples."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LEAST_WIDTH = 50
 _MOST_DEPTH = 0.1
 """Of the sum of 1/width over layers: five layers of 50 units, ten of 100."""
 _OPPOSITE, _LEAST_WIDTH_OPPOSITE = -0.75, 100
-"""After the first ReLU few units see both of two nearly opposite inputs."""
+"""After the first ReLU, few units are active for both of two nearly opposite inputs."""
 
 
 def finite_width_sd(
-    model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Callable[[nn.Module], WeightDistribution]
+    model: nn.Module, rows: tuple[Row, ...], cosine: Floats, distribution_of: Callable[[nn.Module], WeightDistribution]
 ) -> Floats:
     """Standard deviation of each row's cosines over the weights, NaN from the first row that is not dense or ReLU.
 
     NaN also where the formula may be off by more than 10 %: from the first layer that is narrower than 50 units or at
     which the sum of 1/width exceeds 0.1, and after a first ReLU of fewer than 100 units for pairs of cosine below -.75.
 
-    For independent weights without bias and without mean removal: of others the spread is not known in closed form.
-    Orthogonal weights keep angles exactly where they are square, and are not independent anywhere.
+    The formula is for independent weights without bias and without mean removal; no closed form is known for others.
+    Square orthogonal weights preserve angles exactly, and no orthogonal weights are independent.
     `initscope.theory.norms.relu_stack_cosine_sd` has the formula.
     """
     modules = dict(model.named_modules()) if len(list(model.modules())) > 1 else {"": model}
@@ -39,7 +39,12 @@ def finite_width_sd(
         after_relu = columns[-1] % 2 == 0
         if row.role in ("movement", "bookkeeping") and after_relu:
             columns.append(columns[-1])
-        elif row.role == "weights" and after_relu and len(row.shape) == 1 and _plain(modules.get(row.layer), law):
+        elif (
+            row.role == "weights"
+            and after_relu
+            and len(row.shape) == 1
+            and _plain(modules.get(row.layer), distribution_of)
+        ):
             widths.append(row.shape[0])
             if widths[-1] < _LEAST_WIDTH or sum(1 / width for width in widths) > _MOST_DEPTH * (1 + 1e-9):
                 widths.pop()
@@ -60,11 +65,11 @@ def finite_width_sd(
     return result
 
 
-def _plain(module: nn.Module | None, law: Callable[[nn.Module], WeightDistribution]) -> bool:
+def _plain(module: nn.Module | None, distribution_of: Callable[[nn.Module], WeightDistribution]) -> bool:
     if not isinstance(module, nn.Linear):
         return False
-    stated = law(module)
-    return stated.independent and stated.bias_variance == 0 and stated.strength == 0
+    distribution = distribution_of(module)
+    return distribution.independent and distribution.bias_variance == 0 and distribution.strength == 0
 
 
 def standard_error(replicates: Floats) -> Floats:
@@ -72,7 +77,7 @@ def standard_error(replicates: Floats) -> Floats:
 
     Its square is an unbiased estimate of the mean's variance: over many seeds, the mean of the squared errors is the
     variance of the estimates. From four replicates a single one is itself known to 40 %: (mean - truth)/error follows
-    Student's law with three degrees of freedom, and 61 % of the means lie within one error.
+    Student's distribution with three degrees of freedom, and 61 % of the means lie within one error.
 
     >>> round(float(standard_error(np.array([0.0, 1.0, 0.0, 1.0]))), 3)      # 0.577/2
     0.289

@@ -133,7 +133,7 @@ def _grid(xp: Any, distance: Distance, cell: Cell, tolerance: float, device: Any
 
 
 def _points(xp: Any, cell: tuple[int, ...], sides: tuple[float, ...], device: Any) -> list[Array]:
-    """Random points of a cell, more of them near its ends, where polynomials stray and angles are small."""
+    """Random points of a cell, more of them near its ends, where polynomials are inaccurate and angles small."""
     random = np.random.default_rng(0).random((len(cell), 128)) ** 2
     random[:, 1::3] = 1 - random[:, 1::3]
     return [

@@ -133,7 +133,7 @@ def _quadrature_points(ends: list[float], scale: float) -> tuple[np.ndarray, np.
 
 
 def bernstein_bound(deviation: float, count: int, norm: float, *, rate: float = BERNSTEIN_RATE) -> float:
-    r"""Bernstein's inequality: how likely the mean of independent centered sub-exponential variables strays.
+    r"""Bernstein's inequality: the probability of a large mean of independent centered sub-exponential variables.
 
     .. math:: P\Bigl(\Bigl|\frac1N\sum X_i\Bigr| \ge t\Bigr)
               \le 2\exp\Bigl(-c N\min\Bigl\{\frac{t^2}{K^2}, \frac tK\Bigr\}\Bigr), \qquad K = \max_i\|X_i\|_{\psi_1}
