@@ -88,6 +88,17 @@ def test_parquet_of_floats_is_ours_to_write(tmp_path):
     assert np.array_equal(images, rows)
 
 
+def test_categories_of_parquet_are_left_out(tmp_path):
+    """Their codes may differ between row groups: "b" is the first category of the second."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    kinds = pa.array(["a", "a", "b", "b"]).dictionary_encode()
+    table = pa.table({"x": [1.0, 2.0, 3.0, None], "kind": kinds, "n": [True, False, True, True]})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=2)
+    first, second = (block.read().images.squeeze() for block in open_blocks(tmp_path / "x.parquet", rows=2))
+    np.testing.assert_array_equal(first, [[1, 1], [2, 0]])
+    np.testing.assert_array_equal(second, [[3, 1], [np.nan, 1]])
+
+
 def test_dask_array(arrays):
     pytest.importorskip("dask.array")
     folder, pixels = arrays

@@ -127,7 +127,9 @@ def arrow_arrays(name: str, table: pyarrow.Table) -> dict[str, NDArray[Any]]:
         The table.
     """
     columns = {key: _column(name, key, table[key], {}, None) for key in table.column_names}
-    return {key: column.values for key, column in columns.items() if not column.is_text}
+    return {
+        key: column.values for key, column in columns.items() if column.values.dtype != object and not column.categories
+    }
 
 
 def _features(table: Any) -> dict[str, Any]:

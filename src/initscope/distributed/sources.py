@@ -19,6 +19,7 @@ from initscope._utils.files import reading
 from initscope._utils.libraries import library
 from initscope._utils.tensors import StoredArray, stored_arrays
 from initscope.data.arrays import LABEL_KEYS, array_as_images
+from initscope.data.arrow_tables import arrow_arrays
 from initscope.data.folders import class_labels, image_files, read_images
 from initscope.data.image_set import ImageSet
 from initscope.data.normalization import normalize as normalized
@@ -222,32 +223,14 @@ def _labels(column: Any) -> Any:
 
 
 def _matrix(path: Path, table: Any) -> Any:
-    """``[rows, values]``: one column of lists of equal length, or all columns of numbers side by side."""
-    pa = library("pyarrow")
-    lists = [name for name in table.column_names if pa.types.is_list(table[name].type) or _fixed(table[name].type)]
+    """``[rows, values]``: the first column of lists, or all columns of numbers next to each other."""
+    arrays = arrow_arrays(str(path), table)
+    lists = [values for values in arrays.values() if values.ndim > 1]
     if lists:
-        column = table[lists[0]].combine_chunks()
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        values = column.flatten().to_numpy(zero_copy_only=False)
-        lengths = column.type.list_size if _fixed(column.type) else column.value_lengths().to_numpy()
-        if column.null_count or len(values) != len(column) * np.max(lengths) or np.min(lengths) != np.max(lengths):
-            raise InputError(f"{path}: rows of {lists[0]!r} have different lengths, or none; all must have one")
-        # Copy: Arrow's memory is read-only, and torch warns about read-only arrays.
-        return np.require(values.reshape(len(column), -1), requirements="W")
-    numeric = [name for name in table.column_names if _is_number(table[name].type)]
-    if not numeric:
+        return lists[0].reshape(len(table), -1)
+    if not arrays:
         raise InputError(f"{path} has no column of numbers or of lists of numbers, but {', '.join(table.column_names)}")
-    return np.stack([table[name].to_numpy().astype(np.float32) for name in numeric], axis=1)
-
-
-def _fixed(kind: Any) -> bool:
-    pa = library("pyarrow")
-    return bool(pa.types.is_fixed_size_list(kind))
-
-
-def _is_number(kind: Any) -> bool:
-    pa = library("pyarrow")
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    return np.stack([values.astype(np.float32) for values in arrays.values()], axis=1)
 
 
 def open_blocks(
