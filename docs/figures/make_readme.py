@@ -20,6 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from PIL import Image
 
+from initscope._utils.axes import STYLE
 from initscope.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ def screenshot(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    matplotlib.rcParams["svg.hashsalt"] = "initscope"
+    matplotlib.rcParams.update({**STYLE, "svg.hashsalt": "initscope"})
     for name, script in FIGURES.items():
         draw(ROOT / script, STATIC / name)
     screenshot(STATIC / "report.png")

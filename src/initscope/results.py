@@ -23,6 +23,7 @@ from initscope._utils.libraries import library
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
     import pyarrow
     from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ __all__ = [
     "label_text",
     "load",
     "make_axes",
+    "make_grid",
     "panels",
     "plain",
     "printable",
@@ -130,28 +132,29 @@ def rows_of_columns(result: Result) -> list[dict[str, Any]]:
 
 def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
     """Return ``ax``, or the axes of a new figure, which a notebook shows and which pyplot does not register."""
-    if ax is not None:
-        return ax
+    return make_grid(1, 1, figsize)[0, 0] if ax is None else ax  # type: ignore[no-any-return]
+
+
+def make_grid(rows: int, columns: int, figsize: tuple[float, float] | None = None, **options: Any) -> np.ndarray:
+    """Return the ``[rows, columns]`` axes of a new figure in the style of initscope; ``options`` are of `subplots`."""
     from matplotlib.figure import Figure
 
     from initscope._utils.axes import ShownAxes, figure_style
 
+    figure = Figure(figsize=figsize, layout="constrained")
     with figure_style():
-        return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
+        axes: np.ndarray = figure.subplots(
+            rows, columns, squeeze=False, subplot_kw={"axes_class": ShownAxes}, **options
+        )
+    return axes
 
 
 def panels(*draws: Callable[[Axes], Any]) -> Figure:
     """Return a figure with one panel per function, side by side."""
-    from matplotlib.figure import Figure
-
-    from initscope._utils.axes import ShownAxes, figure_style
-
-    figure = Figure(figsize=(5.5 * len(draws), 4), layout="constrained")
-    with figure_style():
-        made = figure.subplots(1, len(draws), squeeze=False, subplot_kw={"axes_class": ShownAxes})[0]
-    for draw, ax in zip(draws, made):
+    axes = make_grid(1, len(draws), (5.5 * len(draws), 4))[0]
+    for draw, ax in zip(draws, axes):
         draw(ax)
-    return figure
+    return axes[0].figure  # type: ignore[no-any-return]
 
 
 _RENDERING_MODULE: list[str] = []

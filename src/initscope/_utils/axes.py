@@ -9,6 +9,7 @@ import io
 from contextlib import AbstractContextManager
 from typing import Any
 
+from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,12 +18,13 @@ from matplotlib.legend import Legend
 
 from initscope._utils.palette import GRAY, PALETTE
 
-__all__ = ["ShownAxes", "figure_style"]
+__all__ = ["STYLE", "ShownAxes", "figure_style"]
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelsize": 10,
+    "axes.prop_cycle": cycler(color=PALETTE),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 11,
@@ -30,17 +32,18 @@ _STYLE: dict[Any, Any] = {
     "grid.alpha": 0.25,
     "grid.color": GRAY,
     "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
     "lines.linewidth": 1.6,
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
 }
+"""Settings of matplotlib for figures of this library and of its documentation."""
 
 
 def figure_style() -> AbstractContextManager[Any]:
     """Return a context in which new axes have the style of initscope; it leaves the user's settings alone."""
-    from cycler import cycler
-
-    return rc_context(_STYLE | {"axes.prop_cycle": cycler(color=PALETTE)})
+    return rc_context(STYLE)
 
 
 class ShownAxes(Axes):

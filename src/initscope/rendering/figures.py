@@ -13,7 +13,7 @@ import numpy as np
 from initscope._utils.palette import GRAY, PALETTE
 from initscope.geometry import covered_rows, mean_over_pairs
 from initscope.rendering.depth import axis_limits, axis_name, depth_ticks
-from initscope.results import label_text, make_axes
+from initscope.results import label_text, make_axes, make_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,27 +87,18 @@ def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequen
 
     Healthy ranges are shaded. ``marked`` holds for each panel the rows that are beyond a threshold.
     """
-    from matplotlib.figure import Figure
-
-    from initscope._utils.axes import ShownAxes, figure_style
-
     shown = [(panel, rows) for panel, rows in zip(panels, marked, strict=True) if len(panel.known)]
-    figure = Figure(figsize=(7.2, 1.25 * len(shown) + 0.7), layout="constrained")
-    first: Axes | None = None
-    for number, (panel, rows) in enumerate(shown, 1):
-        with figure_style():
-            ax = figure.add_subplot(len(shown), 1, number, axes_class=ShownAxes, sharex=first)
+    axes = make_grid(len(shown), 1, (7.2, 1.25 * len(shown) + 0.7), sharex=True)[:, 0]
+    for ax, (panel, rows) in zip(axes, shown, strict=True):
         _panel(ax, panel, sorted(rows))
-        ax.tick_params(labelbottom=number == len(shown))
-        first = ax if first is None else first
-    assert first is not None
+    first, ax, figure = axes[0], axes[-1], axes[0].figure
     ticks = depth_ticks(len(titles))
     ax.set_xticks(ticks, [label_text(axis_name(titles[tick])) for tick in ticks])
     entries = [ax.get_legend_handles_labels() for ax in figure.axes]
     legend = {label: handle for handles, labels in entries for handle, label in zip(handles, labels, strict=True)}
     figure.legend(legend.values(), legend.keys(), frameon=False, loc="outside upper left", ncols=len(legend))
     figure.align_ylabels()
-    return first
+    return first  # type: ignore[no-any-return]
 
 
 def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:

@@ -13,7 +13,7 @@ from initscope.class_geometry import Separations, Shift, separations
 from initscope.reproductions._figures import Rows
 from initscope.reproductions.protocol import Declared, Number
 from initscope.reproductions.trained_networks import CHECKPOINTS, networks_at_errors, split_sets
-from initscope.results import Result
+from initscope.results import Result, make_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,10 +54,7 @@ class ClassBoundaries(Rows):
 
     def figure(self) -> Figure:
         """Plot histograms as in the talk: within classes above, between classes below; a column per kind of points."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(11, 6), layout="constrained")
-        axes = figure.subplots(2, 3)
+        axes = make_grid(2, 3, (11, 6))
         for row, side in enumerate(_SIDES):
             for column, reading in enumerate(_READINGS):
                 ax = self.separations.plot(axes[row, column], column=f"{side}_{reading}", layer=self.layer)
@@ -65,7 +62,7 @@ class ClassBoundaries(Rows):
                 legend = ax.get_legend()
                 if legend is not None and (row, column) != (0, 0):
                     legend.remove()
-        return figure
+        return axes.flat[0].figure  # type: ignore[no-any-return]
 
 
 def run(

@@ -19,7 +19,7 @@ from initscope.invert.images import psnr, ssim
 from initscope.invert.sensing import make_sensing
 from initscope.reproductions._figures import Rows
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result
+from initscope.results import Result, make_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,11 +54,8 @@ class CompressedTomography(Rows):
 
     def figure(self) -> Figure:
         """Plot the original image and the best reconstruction at each ratio."""
-        from matplotlib.figure import Figure
-
         shown = self.best()
-        figure = Figure(figsize=(1.7 * (len(shown) + 1), 2.4), layout="constrained")
-        axes = figure.subplots(1, len(shown) + 1)
+        axes = make_grid(1, len(shown) + 1, (1.7 * (len(shown) + 1), 2.4))[0]
         titles = [
             "original",
             *(f"1:{self.rows[i].ratio:g}, {self.rows[i].psnr:.1f} dB\n{self.rows[i].solver}" for i in shown),
@@ -67,7 +64,7 @@ class CompressedTomography(Rows):
             ax.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set(xticks=[], yticks=[])
             ax.set_title(title, fontsize=8)
-        return figure
+        return axes.flat[0].figure  # type: ignore[no-any-return]
 
 
 def run(

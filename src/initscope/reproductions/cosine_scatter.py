@@ -20,7 +20,7 @@ from initscope.models import load_model
 from initscope.reproductions._figures import Rows
 from initscope.reproductions._statistics import Line, fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result, make_axes
+from initscope.results import Result, make_axes, make_grid
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import cosine, expected_cosine
 
@@ -83,15 +83,13 @@ class CosineScatter(Rows):
 
     def figure(self) -> Figure:
         """Return a figure with two panels per row, as published."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(8, 3.6 * ((len(self.rows) + 1) // 2)), layout="constrained")
-        axes = figure.subplots(-(-len(self.rows) // 2), 2, squeeze=False).ravel()
+        lines = -(-len(self.rows) // 2)
+        axes = make_grid(lines, 2, (8, 3.6 * lines)).ravel()
         for panel, ax in zip(self.rows, axes):
             panel.plot(ax)
         for ax in axes[len(self.rows) :]:
             ax.remove()
-        return figure
+        return axes.flat[0].figure  # type: ignore[no-any-return]
 
 
 def layer_cosines(x: Any, y: Any, *, kernel_size: int, filters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

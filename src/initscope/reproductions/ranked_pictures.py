@@ -13,7 +13,7 @@ from initscope.errors import InputError, check_count
 from initscope.reproductions._figures import Rows
 from initscope.reproductions.hashing_table import METHODS, split_rows
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result
+from initscope.results import Result, make_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,11 +43,8 @@ class RankedImages(Rows):
 
     def figure(self) -> Figure:
         """Plot a row per query and method: the query and its answers, framed green if right and red if wrong."""
-        from matplotlib.figure import Figure
-
         methods, shown, first = self.right.shape
-        figure = Figure(figsize=(0.62 * (first + 3), 0.62 * methods * shown), layout="constrained")
-        axes = figure.subplots(methods * shown, first + 1, squeeze=False)
+        axes = make_grid(methods * shown, first + 1, (0.62 * (first + 3), 0.62 * methods * shown))
         for method in range(methods):
             for query in range(shown):
                 line = axes[query * methods + method]
@@ -58,7 +55,7 @@ class RankedImages(Rows):
                 for rank in range(first):
                     color = "#2e8b57" if self.right[method, query, rank] else "#d03b3b"
                     _draw_image(line[rank + 1], self.answers[method, query, rank], color)
-        return figure
+        return axes.flat[0].figure  # type: ignore[no-any-return]
 
 
 def _draw_image(ax: Any, image: np.ndarray, color: str | None = None) -> None:
