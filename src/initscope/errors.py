@@ -23,7 +23,7 @@ __all__ = [
 
 
 class InputError(ValueError):
-    """An argument or a file cannot be used; the message says why and what to do instead."""
+    """An argument or a file cannot be used; the message gives the reason and the next step."""
 
 
 class MissingDependencyError(ImportError):

@@ -40,7 +40,7 @@ STATUSES: tuple[Status, ...] = (
 
 
 def weakest(*statuses: Status) -> Status:
-    """Return the status of a number that depends on several: the last of them in the order of `STATUSES`."""
+    """Return the status of a number that depends on several others: the last of theirs in the order of `STATUSES`."""
     return max(statuses, key=STATUSES.index)
 
 
@@ -86,7 +86,7 @@ class Row(Result):
 
     @property
     def position(self) -> str:
-        """Where the op is, for messages: its layer's number of how many, its module, and its kind.
+        """Return the position of the op for messages: number of its layer out of all, its module, and its kind.
 
         >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
         >>> [row.position for row in rows]
@@ -131,7 +131,7 @@ def is_number(name: str) -> bool:
 
 
 def spoken(name: str, what: str = "module") -> str:
-    """A name as it is said: one that is a number, as in a `torch.nn.Sequential`, with the word for it."""
+    """Return a name for text: a bare number, as in a `torch.nn.Sequential`, gets the word for its kind."""
     return f"{what} {name}" if is_number(name) else name
 
 
@@ -306,7 +306,7 @@ class Prediction(_Geometry):
 
     @property
     def angle_sd(self) -> Floats | None:
-        """Standard deviation of the angles of one draw, in degrees, by the delta method; None if none is known."""
+        """Return the standard deviation of the angles of one draw, in degrees, by the delta method; None if unknown."""
         if self.cosine_sd is None or not (self.cosine_sd[1:] > 0).any():
             return None
         return self._degrees(self.cosine_sd)
@@ -317,7 +317,7 @@ class Prediction(_Geometry):
         return None if self.cosine_shift is None else self._degrees(-self.cosine_shift)
 
     def _degrees(self, change: Floats) -> Floats:
-        """Return what a small change of the cosines is of the angles; the sign is the caller's."""
+        """Return the change of the angles for a small change of the cosines; the caller sets the sign."""
         sine = np.sin(np.radians(self.angle))
         return np.asarray(np.degrees(change / np.where(sine > 0, sine, np.nan)))
 

@@ -1,7 +1,7 @@
 """Files of results: a ZIP archive with the fields as JSON and the arrays as ``.npy``. Nothing is ever unpickled.
 
 Objects are the dataclasses and named tuples of this package, by the path of their class, and classes that list their
-``saved_fields``. What is defined elsewhere (a loss function, an initializer of the user) is saved as None.
+``saved_fields``. Objects that other code defines (a loss function, an initializer of the user) are saved as None.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def write_archive(path: str | os.PathLike[str], value: Any, version: str) -> Non
 
 
 def read_archive(path: str | os.PathLike[str]) -> Any:
-    """Read what `write_archive` wrote; a missing, foreign, newer, damaged or too large file raises `InputError`."""
+    """Read a file that `write_archive` wrote.
+
+    Raise `InputError` for a missing, foreign, newer, damaged or too large file.
+    """
     with reading(path, _KIND, _STEP), open_regular(path) as opened, zipfile.ZipFile(opened) as file:
         check_memory(path, sum(entry.file_size for entry in file.infolist()), "it was not written by initscope")
         meta = json.loads(file.read(_META))
@@ -74,7 +77,10 @@ def _add(file: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _packed(value: Any, arrays: list[Any]) -> Any:
-    """JSON of a value, in which arrays are numbers of ``arrays``; objects have one key that begins with ``$``."""
+    """Return the JSON of a value.
+
+    Arrays become numbers that index ``arrays``, and objects get one key that begins with ``$``.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -191,7 +197,7 @@ def _object(name: str, given: dict[str, Any]) -> Any:
 
 
 def _completed(cls: Any, given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every field with its value in the file, or its default where the file is older than the field."""
+    """Return every field with its value in the file, or with its default if the file is older than the field."""
     for field in dataclasses.fields(cls):
         if field.name in given:
             yield field.name, given[field.name]

@@ -75,7 +75,7 @@ def _sampled(path: str, size: int, *_changes_with_the_content: int) -> str:
 def code_digest() -> str:
     """Return the SHA-256 of the sources of this package, as they were when this process first asked.
 
-    Two processes with one digest compute the same; a version number does not show that sources were edited.
+    Two processes with the same digest compute the same; a version number does not show that sources were edited.
     """
     package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))

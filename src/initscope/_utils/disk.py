@@ -31,7 +31,11 @@ def check_space(target: str | os.PathLike[str], needed: int = _SMALL) -> None:
 
 
 def reserve(path: Path, size: int, target: str | os.PathLike[str]) -> None:
-    """Reserve the first ``size`` bytes of a file on the disk, so that writing them cannot fail; else `InputError`.
+    """Reserve the first ``size`` bytes of a file on the disk, so that writing cannot fail.
+
+    Raises `InputError` if there is no space.
+
+    Raise `InputError` if there is no space.
 
     ``target`` is the name for the message. If the system cannot reserve space, the free space is checked instead.
     """

@@ -1,7 +1,7 @@
 """Class geometry: how training changes distances in a network, at random points and at class boundaries.
 
-`train` writes checkpoints at chosen test errors, `separations` measures the same triplets in several networks
-(`separation`: in one), `collapse` and `angle_distortion` look at every layer. Read ``ratios`` first.
+`train` writes checkpoints at chosen test errors. `separations` measures the same triplets in several networks
+(`separation`: in one network). `collapse` and `angle_distortion` measure every layer. Read ``ratios`` first.
 """
 
 import lazy_loader

@@ -13,7 +13,7 @@ __all__ = ["Augmentation"]
 class Augmentation:
     """Mirror half of the images left to right, move each by up to ``shift`` pixels (the edge is reflected).
 
-    Draws from torch's generator, so that a seeded training run repeats.
+    The random numbers come from torch's generator, so that a seeded training run repeats.
     """
 
     def __init__(self, shape: torch.Size, *, flip: bool, shift: int) -> None:

@@ -1,7 +1,7 @@
-"""Points at the boundary of classes: for an anchor the farthest of its class and the nearest of another.
+"""Points at the boundary of classes: the farthest point of the anchor's class, and the nearest point of another class.
 
-A matrix product in float32 (faiss's, where it is installed) finds a few candidates; distances in float64 decide between
-them.
+A matrix product in float32 (faiss's, if it is installed) finds a few candidates; exact distances in float64 decide
+between them.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
 
 
 def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index, *, count: int) -> tuple[Index, Index]:
-    """The ``count`` farthest of its own class and nearest of the others, for each anchor, each ``[anchors, count]``.
+    """Return the ``count`` farthest of the same class and nearest of other classes, each ``[anchors, count]``.
 
-    Where there are fewer than ``count``, some are repeated.
+    If there are fewer than ``count``, some are repeated.
     """
     order = np.argsort(classes, kind="stable")
     ends = np.searchsorted(classes[order], np.unique(classes), side="right")
@@ -138,8 +138,8 @@ def decide(
 def sketch(features: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
     """Return a random projection that costs one addition per feature: an order of the features, and their signs.
 
-    Features in that order, with signs, summed in d groups of equal size: squared distances are right on average, with a
-    relative standard error of about √(2/d) [Charikar2004]_.
+    The features are taken in that order, with signs, and summed in d groups of equal size. Squared distances are then
+    right on average, with a relative standard error of about √(2/d) [Charikar2004]_.
     """
     rng = generator(seed, "sketch")
     return rng.permutation(features), rng.choice(np.array([-1, 1], dtype=np.float32), features)

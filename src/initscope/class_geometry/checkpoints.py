@@ -26,7 +26,7 @@ __all__ = ["Separations", "Shift", "outline", "separations", "shared_bins"]
 
 @dataclass(frozen=True)
 class Shift(Result):
-    """How one column of ratios differs between two networks at one layer, over the same anchors.
+    """Difference of one column of ratios between two networks at one layer, over the same anchors.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Shift(Result):
     ks : float
         Largest distance of the two distribution functions (Kolmogorov–Smirnov).
     ks_p : float
-        Its p-value. With thousands of anchors small p-values come with small effects: read both.
+        Its p-value. With thousands of anchors even small effects have small p-values, so read both.
     """
 
     before: str
@@ -97,7 +97,7 @@ class Separations(Result):
         return tuple(row.layer for row in rows) if rows[0].depth == rows[-1].depth else self.layers[-1:]
 
     def tests(self, layer: str | None = None) -> tuple[Shift, ...]:
-        """Every later network against the first, column by column, at one layer (default: the last)."""
+        """Compare every later network with the first, column by column, at one layer (default: the last)."""
         layer = layer or self.layers[-1]
         if layer not in self.layers:
             raise InputError(f"layer {layer!r} was not measured; the measured layers are {', '.join(self.layers)}")
@@ -113,7 +113,7 @@ class Separations(Result):
         )
 
     def plot(self, ax: Axes | None = None, *, column: str = "inter_boundary", layer: str | None = None) -> Axes:
-        """Histograms of one column's ratios at one layer (default: the last), one outline for each network."""
+        """Plot histograms of one column's ratios at one layer (default: the last), one outline per network."""
         ax = make_axes(ax)
         layer = layer or self.layers[-1]
         position = self.layers.index(layer)
@@ -158,7 +158,7 @@ def shared_bins(values: Sequence[NDArray[np.float64]]) -> list[float]:
 
 
 def outline(ax: Axes, values: NDArray[np.float64], bins: list[float], **style: Any) -> None:
-    """Outline of a histogram; nothing where no value is finite, as of a dead layer."""
+    """Return the outline of a histogram; it is empty if no value is finite, for example in a dead layer."""
     finite = values[np.isfinite(values)]
     if len(finite):
         ax.hist(finite, bins=bins, density=True, histtype="step", linewidth=1.4, **style)
@@ -176,14 +176,17 @@ def separations(
     rechosen: bool = True,
     probes: bool = False,
 ) -> Separations:
-    """`separation` of several networks of one architecture on the same triplets; tests compare with the first.
+    """Compute the `separation` of several networks of one architecture on the same triplets.
+
+    Tests compare with the first.
 
     Source: [Bronstein2016]_, 'Random data points' and 'Class boundary points' at several test errors.
 
     Parameters
     ----------
     networks : mapping of str to torch.nn.Module
-        For example ``{"random weights": …, "25 %": …, "18 %": …}``. With weights that they share, give copies.
+        For example ``{"random weights": …, "25 %": …, "18 %": …}``. Networks that share weights must be passed as
+        copies.
     images, labels, anchors, boundary, seed, layers, rechosen
         As in `separation`. Boundary points are searched once among the inputs.
     probes : bool

@@ -33,7 +33,7 @@ class AccuracyByDistance(Result):
     distance : tuple of float
         Median distance of each group.
     accuracy, standard_error : dict of tuples
-        By classifier, one value for each group.
+        Accuracies by classifier, one value per group.
     """
 
     distance: tuple[float, ...]
@@ -67,8 +67,9 @@ def boundary_distance(train: Any, test: Any) -> NDArray[np.float64]:
 
     .. math:: \min_{c \ne c(x)} \min_{u \in c} \|x - u\| \Big/ \min_{u \in c(x)} \|x - u\|
 
-    over the training samples u: below 1 the nearest neighbor is of another class. Free of scale, so that images of low
-    contrast, near to all others, do not count as boundary. Both are `ImageSet` or (images, labels).
+    over the training samples u: below 1 the nearest neighbor is of another class. The distance is relative, so that
+    images of low contrast, which are close to all others, do not count as boundary. Both are `ImageSet` or (images,
+    labels).
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | No
 
     Source: [Bronstein2016]_, 'Training': extreme learning uses random weights only.
 
-    With random weights this is extreme learning: only the last layer is fitted (ridge regression). ``layer`` is by
-    default the last activation. Returns the numbers of the classes in their sorted order.
+    With random weights this is an extreme learning machine: only the last layer is fitted (ridge regression). ``layer``
+    is by default the last activation. Returns the numbers of the classes in their sorted order.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: i
     distance : array [N]
         For example of `boundary_distance`.
     correct : mapping of str to bool array [N]
-        For each classifier, whether it is right.
+        For each classifier, whether it classifies the sample correctly.
     groups : int
 
     Returns
@@ -152,7 +153,7 @@ def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: i
 
 
 def _sets(train: Any, test: Any) -> tuple[Labeled, Labeled]:
-    """Both sets with one numbering of the classes."""
+    """Return both sets with the same numbering of classes."""
     first, second = (
         labeled(*(samples if isinstance(samples, tuple) else (samples, None)), name=name)
         for samples, name in ((train, "training images"), (test, "test images"))

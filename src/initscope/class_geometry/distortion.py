@@ -27,8 +27,8 @@ __all__ = ["AngleDistortion", "LayerDistortion", "angle_distortion", "vgg16"]
 def vgg16() -> nn.Sequential:
     """The 13 convolutions of VGG-16 [Simonyan2015]_, with layers ``conv1``, ``relu1``, … and ``pool1`` to ``pool5``.
 
-    Weights are torch's; load trained ones by `initscope.models.load_weights`, from a state dict or a .npz file with the
-    names ``conv1.weight``, ``conv1.bias``, ….
+    Weights are initialized by PyTorch's defaults; load trained weights with `initscope.models.load_weights`, from a
+    state dict or a .npz file with the names ``conv1.weight``, ``conv1.bias``, ….
 
     Returns
     -------
@@ -80,7 +80,7 @@ class AngleDistortion(Result):
         ]  # fmt: skip
 
     def plot(self, ax: Axes | None = None, *, layer: str | None = None) -> Axes:
-        """Histogram of the ratios at one layer (default: the last), with the prediction."""
+        """Plot a histogram of the ratios at one layer (default: the last), with the prediction."""
         ax = make_axes(ax)
         position = len(self.rows) - 1 if layer is None else [row.layer for row in self.rows].index(layer)
         both = np.concatenate([self.ratios[position], self.predicted[position]])

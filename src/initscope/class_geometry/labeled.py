@@ -21,7 +21,7 @@ UNLABELED = -1
 
 @dataclass(frozen=True)
 class Labeled:
-    """Images as one float tensor, and the index of the class of each in ``names`` (-1: unknown)."""
+    """Images as one float tensor, and the index of each image's class in ``names`` (-1: unknown)."""
 
     images: torch.Tensor
     classes: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Labeled:
 
 
 def labeled(images: Any, labels: Any, *, name: str = "images", least: int = 1, unlabeled: bool = False) -> Labeled:
-    """Check images and labels: one label each, two classes, ``least`` samples of every class.
+    """Check that each image has one label, and that there are two classes with at least ``least`` samples each.
 
     Parameters
     ----------

@@ -43,10 +43,10 @@ class LayerCollapse(Result):
     norm_spread : float
         Standard deviation over mean of the lengths of the centered class means; 0 at a simplex.
     class_mean_accuracy, probe_accuracy : float
-        Share of the held-out half whose class the nearest class mean of the other half gives, or a linear classifier
-        (ridge regression, its penalty chosen on that half).
+        Accuracy on the held-out half by the nearest class mean of the other half, or by a linear classifier (ridge
+        regression, its penalty chosen on that half).
     standard_error : float
-        Of both accuracies, at most.
+        Largest standard error of the two accuracies.
     """
 
     layer: str
@@ -95,16 +95,16 @@ def collapse(
     layers: Collection[str] | None = None,
     seed: int = 0,
 ) -> Collapse:
-    """How far each layer of a network has collapsed its classes [Papyan2020]_, and how well it separates them.
+    """Measure how far each layer of a network has collapsed its classes [Papyan2020]_, and how well it separates them.
 
     Parameters
     ----------
     model : torch.nn.Module
         Run in evaluation mode and left unchanged.
     images, labels
-        As in `separation`. Collapse is a statement about training samples; held-out ones show what carries over.
+        As in `separation`. Collapse is defined on training samples; held-out samples show what generalizes.
     samples : int
-        Random samples used: their outputs at all layers are in memory at once. Half of them fit the probes.
+        Random samples used: their outputs at all layers are in memory at once. Half of the samples fit the probes.
     layers : names, optional
         By default every activation and the last layer.
     seed : int
@@ -145,7 +145,10 @@ def layer_rows(model: nn.Module, images: Tensor, layers: tuple[Layer, ...]) -> d
 
 
 def ridge_classifier(rows: NDArray[Any], classes: NDArray[Any]) -> Any:
-    """scikit-learn's ridge classifier on rows; its penalty, relative to their mean square, by leave-one-out."""
+    """Fit scikit-learn's ridge classifier to rows.
+
+    Its penalty, relative to their mean square, is chosen by leave-one-out.
+    """
     from sklearn.linear_model import RidgeClassifierCV
 
     square = float(np.square(rows, dtype=np.float64).sum(axis=1).mean()) or 1.0

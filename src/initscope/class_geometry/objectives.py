@@ -20,7 +20,10 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 def random_triplets(classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For every row that has both: itself, a random other row of its class, a random row of another class."""
+    """Return anchors, positives and negatives as indices.
+
+    Every row with a partner of its class and a row of another class is an anchor.
+    """
     same = classes[:, None] == classes
     like = same & ~torch.eye(len(classes), dtype=torch.bool)
     usable = torch.nonzero(like.any(dim=1) & (~same).any(dim=1)).squeeze(1)
@@ -40,7 +43,10 @@ def triplet(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
 
 
 def contrastive(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
-    """`torch.nn.functional.hinge_embedding_loss`: distances of like pairs, and what unlike pairs lack of the margin."""
+    """Return `torch.nn.functional.hinge_embedding_loss`.
+
+    Like pairs count their distance, unlike pairs the margin minus their distance.
+    """
     anchor, positive, negative = random_triplets(classes)
     unit = F.normalize(embeddings)
     if not len(anchor):
@@ -56,7 +62,7 @@ OBJECTIVES = ("cross-entropy", *CRITERIA, *(f"cross-entropy+{name}" for name in 
 
 @dataclass
 class Objective:
-    """The loss of a batch of item numbers; see `train` for what the parts mean."""
+    """Loss of a batch, given its item numbers; `train` explains the parts."""
 
     model: nn.Module
     images: Tensor
@@ -90,7 +96,7 @@ class Objective:
 
     @property
     def items(self) -> int:
-        """Number of items that batches are drawn from: unlabeled ones count only where a criterion can use them."""
+        """Number of items that batches are drawn from: unlabeled items count only if a criterion can use them."""
         return len(self.classes) if self.partly else len(self.labeled)
 
     def __call__(self, pick: Tensor) -> Tensor:
@@ -125,7 +131,7 @@ class Objective:
         return self.criterion(embeddings, classes.repeat(2))
 
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """What enters the last Linear layer, and the output; the output twice where no classifier is trained."""
+        """Return the input of the last Linear layer and the output; the output twice if no classifier is trained."""
         if self.criterion is None or not self.classifies:
             output = self.model(images)
             return output, output

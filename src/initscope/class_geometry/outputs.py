@@ -19,7 +19,7 @@ _BATCH_VALUES = 1 << 20
 
 
 class Layer(NamedTuple):
-    """A layer that is looked at: name and kind of its row, number of values, activations up to and with it."""
+    """A measured layer: name and kind of its row, number of values, and number of activations up to it (inclusive)."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Layer(NamedTuple):
 
 
 def layers_of(model: nn.Module, images: Tensor, layers: Collection[str] | None = None) -> tuple[Layer, ...]:
-    """The layers to look at: those named, or every activation and the last layer."""
+    """Return the layers to measure: the named ones, or every activation and the last layer."""
     with _traced(model, images[:2]) as graph:
         listing = _Listing()
         run(graph, Batch(bind(graph.model, images[:2])), [listing])

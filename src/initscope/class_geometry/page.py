@@ -31,7 +31,7 @@ _PAIRS = 6
 
 
 def headline(separations: Separations) -> str:
-    """How far the last network moved the medians from the first, at random points and at the boundary."""
+    """Return how far the last network moved the medians from the first, at random points and at the boundary."""
     layer = separations.shown_layers[0]
     tests = [test for test in separations.tests(layer) if test.after == list(separations.networks)[-1]]
     if not tests:
@@ -254,7 +254,10 @@ def _collapse_rows(separations: Separations) -> list[dict[str, str]]:
 
 
 def _changed(separations: Separations) -> dict[str, list[dict[str, Any]]]:
-    """Pairs of an anchor and its nearest of another class: those whose ratio grew most, and those where it shrank."""
+    """Return pairs of an anchor and its nearest point of another class.
+
+    Those whose ratio grew most, and those whose ratio shrank.
+    """
     first, *_, last = [*separations.networks.values()] * 2
     if len(separations.networks) < 2 or "inter_boundary" not in first.ratios:
         return {}

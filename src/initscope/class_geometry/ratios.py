@@ -48,18 +48,18 @@ class LayerSeparation(Result):
     depth : int
         Number of activations up to this layer.
     scale : float
-        What was divided out: root of the total variance of the layer's outputs over that of the inputs, both over all
-        samples.
+        The divisor: root of the total variance of the layer's outputs over that of the inputs, both over all samples.
     intra_random, inter_random : Interval
-        To a random point of the anchor's class, and of another.
+        Distances to a random point of the anchor's class, and of another class.
     intra_boundary, inter_boundary : Interval
-        To the farthest point of the class and the nearest of another among the inputs, mapped by the network.
+        Distances to the farthest point of the class and the nearest of another class among the inputs, mapped by the
+        network.
     intra_rechosen, inter_rechosen : Interval
         The same with the points chosen again in the layer's own space (numerators only: the symbols of the talk).
     angle_random, angle_predicted : Interval
         ∠(f(u), f(v))/∠(u, v) of random pairs, and the prediction for wide dense ReLU layers with random weights.
     recall : float
-        Share of the re-chosen points that are the true ones; 1 where the search was exact.
+        Share of the boundary points chosen in the layer's space that are the exact ones; 1 if the search was exact.
     """
 
     layer: str
@@ -95,7 +95,7 @@ class Separation(Result):
     ----------
     rows : tuple of LayerSeparation
     ratios : dict of array ``[layers, anchors]``
-        The single ratios of the medians, by column; scale removed. NaN where two inputs coincide.
+        The single ratios of the medians, by column; scale removed. The ratio is NaN if two inputs coincide.
     angles, angles_predicted : array ``[layers, 2 * anchors]``
         Angle ratios of random pairs, within classes first.
     points : array ``[anchors, 3 or 5]``
@@ -158,14 +158,14 @@ def separation(
     layers: Collection[str] | None = None,
     rechosen: bool = True,
 ) -> Separation:
-    r"""What a network does to distances within and between classes, layer by layer.
+    r"""Measure what a network does to distances within and between classes, layer by layer.
 
     For random anchors u with outputs v: :math:`\|v_+ - v\|/\|u_+ - u\|` for :math:`u_+` of the same class and
     :math:`\|v_- - v\|/\|u_- - u\|` for :math:`u_-` of another [Bronstein2016]_. The points are random, or at the
-    boundary: :math:`u_+` the farthest of the class, :math:`u_-` the nearest of another. There are two readings of the
-    latter, and both are given: the points chosen among the inputs and mapped, or chosen again in the layer's space.
-    Every layer's global scale is divided out (`LayerSeparation.scale`). Random weights do not give 1 at the boundary:
-    compare with the same network at initialization (`separations`).
+    boundary: :math:`u_+` the farthest of the class, :math:`u_-` the nearest of another. The second definition has two
+    interpretations, and both are returned: points chosen among the inputs and mapped by the network, or chosen again in
+    the layer's space. Every layer's global scale is divided out (`LayerSeparation.scale`). Random weights do not give 1
+    at the boundary: compare with the same network at initialization (`separations`).
 
     Parameters
     ----------
@@ -182,9 +182,9 @@ def separation(
     layers : names, optional
         Layers to look at; by default every activation and the last layer.
     rechosen : bool
-        Choose boundary points again in every layer, which runs the whole set and holds up to 1,024 values of every
-        image and layer in memory. Layers of more values take 32 candidates from a random projection to 512 dimensions
-        and re-rank them exactly; ``recall`` says how often that finds the true one.
+        Choose boundary points again in every layer; this runs the whole set and holds up to 1,024 values of every image
+        and layer in memory. Layers with more values take 32 candidates from a random projection to 512 dimensions and
+        re-rank them exactly; ``recall`` is the share of anchors for which this finds the true point.
 
     Returns
     -------

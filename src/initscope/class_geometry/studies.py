@@ -34,7 +34,7 @@ _DRAWN = ("random", "net")
 
 @dataclass(frozen=True)
 class Setting(Result):
-    """One way to train with one number of samples or labels: test errors of the runs, their mean and its error."""
+    """One selection method with one number of samples or labels: test errors of the runs, their mean and its error."""
 
     name: str
     size: int
@@ -47,7 +47,7 @@ class Setting(Result):
 
     @property
     def standard_error(self) -> float:
-        """Of the mean, over runs; NaN for a single one."""
+        """Standard error of the mean over runs; NaN for a single run."""
         return float(np.std(self.errors, ddof=1) / math.sqrt(len(self.errors))) if len(self.errors) > 1 else math.nan
 
 
@@ -70,10 +70,12 @@ class Study(Result):
         ]
 
     def against(self, name: str) -> tuple[Setting, ...]:
-        """Test errors of every other way less those of ``name`` with the same size, run by run: below 0 is a gain.
+        """Return the test errors of every other method minus those of ``name`` at the same size, run by run.
 
-        Runs of one seed share samples, labels and starting weights, so that the error of the mean difference is
-        smaller than those of the two means together suggest.
+        Negative values are a gain.
+
+        Runs with the same seed share samples, labels and initial weights, so the error of the mean difference is
+        smaller than the errors of the two means suggest.
         """
         base = {setting.size: setting.errors for setting in self.settings if setting.name == name}
         return tuple(
@@ -87,7 +89,7 @@ class Study(Result):
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Test error against size, one line for each way, with two standard errors."""
+        """Plot the test error against the size, one line per method, with two standard errors."""
         ax = make_axes(ax)
         for name in dict.fromkeys(setting.name for setting in self.settings):
             mine = [setting for setting in self.settings if setting.name == name]
@@ -185,11 +187,11 @@ def subset_study(
     images, labels
         The training set.
     test : ImageSet, or a pair of images and labels
-        What the test error is measured on.
+        Images on which the test error is measured.
     sizes : sequence of int
         Numbers of training samples.
     ways : sequence of str
-        How these are chosen, see `subset`.
+        How the samples are chosen, see `subset`.
     seeds : sequence of int
         One run for each; a seed chooses samples, weights and order.
     steps : int
@@ -225,11 +227,13 @@ def subset_study(
 
 
 def subset(data: Labeled, size: int, way: str, *, seed: int = 0) -> NDArray[np.int64]:
-    """Indices of ``size`` samples: ``random``, ``net``, ``boundary`` or ``interior``; of every class at least one.
+    """Return the indices of ``size`` samples, at least one per class.
 
-    ``net`` is an ε-net: farthest-first traversal of the inputs, every sample within ε of a chosen one. ``boundary``
-    takes the samples whose nearest neighbor of another class is nearest in relation to that of their own; ``interior``
-    those where it is farthest.
+    The way is ``random``, ``net``, ``boundary`` or ``interior``.
+
+    ``net`` is an ε-net by farthest-first traversal of the inputs: every sample is within ε of a chosen one.
+    ``boundary`` takes the samples with the smallest ratio of the distance to the nearest neighbor of another class to
+    that of their own class; ``interior`` takes those with the largest ratio.
 
     Parameters
     ----------
@@ -251,7 +255,7 @@ def subset(data: Labeled, size: int, way: str, *, seed: int = 0) -> NDArray[np.i
 
 
 def _order(data: Labeled, size: int, way: str, seed: int) -> NDArray[np.int64]:
-    """Samples in the order in which a way takes them, ``size`` of them or more."""
+    """Return at least ``size`` samples in the order in which a method selects them."""
     if way == "random":
         return generator(seed, "subset").permutation(len(data))
     if way == "net":
@@ -263,7 +267,7 @@ def _order(data: Labeled, size: int, way: str, seed: int) -> NDArray[np.int64]:
 
 
 def _of_every_class(data: Labeled, order: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """The first ``size`` of an order, every class among them, by number."""
+    """Return the first ``size`` samples of an order, sorted by index, with at least one of every class."""
     size = check_count("size", size, least=len(data.names), most=len(data))
     # A class that is not there at all cannot be learned: the first of every class comes before all others.
     order = np.concatenate([order, np.setdiff1d(np.arange(len(data)), order)])
@@ -273,7 +277,7 @@ def _of_every_class(data: Labeled, order: NDArray[np.int64], size: int) -> NDArr
 
 
 def _own_depth(data: Labeled) -> NDArray[np.float64]:
-    """Distance to the nearest of another class over that to the nearest other sample of its own."""
+    """Return the distance to the nearest sample of another class over that to the nearest other one of the class."""
     rows = np.ascontiguousarray(data.images.flatten(1).numpy())
     near = np.empty((len(data), len(data.names)))
     for label in range(len(data.names)):

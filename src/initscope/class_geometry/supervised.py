@@ -44,7 +44,7 @@ _MEAN_SAMPLES = 5000
 
 @dataclass(frozen=True)
 class Milestone:
-    """Where the run stood at one evaluation: mean loss since the one before, and the share of test samples missed."""
+    """One evaluation: mean loss since the previous evaluation, and the share of misclassified test samples."""
 
     epoch: float
     step: int
@@ -64,7 +64,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Training(Result):
-    """What `train` did: every evaluation, the checkpoints, and whether all test errors asked for were reached."""
+    """Result of `train`: every evaluation, the checkpoints, and whether all requested test errors were reached."""
 
     history: tuple[Milestone, ...]
     checkpoints: tuple[Checkpoint, ...]
@@ -117,30 +117,31 @@ def train(
 
     Source: the checkpoints at 25, 21 and 18 % of [Bronstein2016]_, and its 'DNNs as metric learners'.
 
-    Optimizers, losses and the schedule (one cycle of the learning rate) are torch's own. The same seed, data, starting
-    weights and number of threads give the same run, bit for bit, also when it was killed and started again.
+    Optimizers, losses and the schedule (one cycle of the learning rate) are torch's own. The same seed, data, initial
+    weights and number of threads give the same run, bit for bit, even if it was killed and restarted.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Trained from the weights that it has; left in evaluation mode.
+        Training starts at the present weights and leaves the model in evaluation mode.
     images, labels
-        Array or tensor and one label each, or an `ImageSet`. The label -1 means not known: such samples are used by
-        metric criteria only, as like their own second augmented view and unlike other samples.
+        Array or tensor and one label each, or an `ImageSet`. The label -1 means unknown: metric criteria use such
+        samples only as similar to their own second augmented view and unlike other samples.
     objective : str or callable
-        ``"cross-entropy"``; ``"triplet"`` or ``"contrastive"`` on the outputs as embeddings; their mix,
-        ``"cross-entropy+triplet"`` or ``"cross-entropy+contrastive"``, where the criterion sees what enters the last
-        Linear layer; or any ``loss(embeddings, labels)``, such as the losses of pytorch-metric-learning.
+        ``"cross-entropy"``; ``"triplet"`` or ``"contrastive"`` with the outputs as embeddings; the sums
+        ``"cross-entropy+triplet"`` or ``"cross-entropy+contrastive"``, with the inputs of the last Linear layer as
+        embeddings; or any ``loss(embeddings, labels)``, such as the losses of pytorch-metric-learning.
     stop_at_errors : sequence of float
         Test errors in (0, 1), for example ``(.25, .21, .18)``; the run ends when all are reached, or after ``epochs``.
         A checkpoint chosen by its test error is no estimate of the error on fresh data.
     out : path, optional
-        Folder for the checkpoints (``error-25.pt``: a state dict) and for ``state.pt``, from which a run that was
-        killed goes on: at most the time since the last evaluation is lost.
+        Folder for the checkpoints (``error-25.pt``: a state dict) and for ``state.pt``. A killed run continues from
+        ``state.pt`` and loses at most the time since the last evaluation.
     seed : int
-        Of the order of the samples, augmentation and dropout.
+        Seed of the order of the samples, augmentation and dropout.
     test : ImageSet, or a pair of images and labels, optional
-        What the test error is measured on; by default a tenth of the samples, drawn by ``seed`` and not trained on.
+        Images on which the test error is measured; by default a tenth of the samples, drawn by ``seed`` and not trained
+        on.
     epochs, batch, weight_decay, label_smoothing : training
     optimizer : "sgd" (Nesterov momentum) or "adam" (AdamW)
     learning_rate : float, optional
@@ -148,7 +149,7 @@ def train(
     flip, shift : bool, int
         Augmentation: mirror half of the images; shift each by up to this many pixels.
     margin, metric_weight : float
-        Of the metric criterion, on embeddings of length 1; and its weight relative to cross-entropy.
+        Margin of the metric criterion on embeddings of length 1, and its weight relative to cross-entropy.
     evaluations : int
         Test errors measured per epoch; the state is written as often. 0: at the end only.
     progress : bool
@@ -219,7 +220,7 @@ class _Run:
         return self.history[-1].step if self.history else 0
 
     def resume(self) -> None:
-        """Go on where a run with the same settings stopped, if the folder holds one."""
+        """Continue a run with the same settings that stopped, if the folder holds one."""
         if self.folder is None or not (self.folder / _STATE).exists():
             return
         saved = torch.load(self.folder / _STATE, weights_only=True)
@@ -234,7 +235,7 @@ class _Run:
         self.checkpoints = [Checkpoint(**row) for row in saved["checkpoints"]]
 
     def finish(self, steps: int, every: int, per_epoch: int, test_error: Callable[[], float], progress: bool) -> None:
-        """Train, from where it stopped, until all test errors are reached or ``steps`` are done."""
+        """Continue training until all test errors are reached or ``steps`` are done."""
         from tqdm import tqdm
 
         self.resume()
@@ -256,7 +257,10 @@ class _Run:
                 self._save()
 
     def _save(self) -> None:
-        """Checkpoints first, then the state that knows of them: a kill between the two only repeats the last part."""
+        """Write the checkpoints first and then the state that lists them.
+
+        A kill in between only repeats the last part.
+        """
         now = self.history[-1]
         for target in self.targets[len(self.checkpoints) :]:
             if now.test_error > target:
@@ -282,7 +286,7 @@ class _Run:
 
 
 def _test_set(data: Labeled, test: Any, seed: int) -> tuple[Labeled, Labeled]:
-    """What to test on and what to train on."""
+    """Return the test samples and the training samples."""
     if test is None:
         order = generator(seed, "held-out tenth").permutation(np.flatnonzero(data.classes >= 0))
         held = order[: max(len(order) // 10, 1)]
@@ -312,7 +316,7 @@ def _optimizer(name: str, model: nn.Module, rate: float, weight_decay: float) ->
 
 
 def _test_error(model: nn.Module, goal: Objective, data: Labeled, held_out: Labeled) -> float:
-    """Share of the test samples whose class is missed: by the largest output, or by the nearest class mean."""
+    """Return the share of misclassified test samples, by the largest output or by the nearest class mean."""
     outputs = _outputs(model, held_out.images)
     if goal.classifies:
         guessed = outputs.argmax(axis=1)
@@ -323,7 +327,7 @@ def _test_error(model: nn.Module, goal: Objective, data: Labeled, held_out: Labe
 
 
 def nearest_class_mean(rows: np.ndarray, classes: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    """The class whose mean over ``rows`` is nearest to each query."""
+    """Return the class whose mean over ``rows`` is nearest to each query."""
     labels = np.unique(classes)
     means = np.stack([rows[classes == label].mean(axis=0, dtype=np.float64) for label in labels])
     return np.asarray(labels[((means**2).sum(axis=1) - 2 * (queries @ means.T)).argmin(axis=1)])
@@ -349,7 +353,10 @@ def _structure(model: nn.Module) -> str:
 
 
 def _code(function: Any) -> str:
-    """A digest of what a Python function does, wherever it stands in its file; empty for compiled ones."""
+    """Return a digest of a Python function's code, independent of its position in the file.
+
+    Empty for compiled functions.
+    """
     code = getattr(function, "__code__", None)
     if code is None:
         return ""

@@ -52,7 +52,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Followed:
-    """Of one layer: distances and angles of the anchors to their other points, ``[anchors, 2 or 4]``."""
+    """Distances and angles of the anchors to their other points in one layer, ``[anchors, 2 or 4]``."""
 
     distance: Floats
     angle: Floats
@@ -77,14 +77,14 @@ class Spread:
 
     @property
     def root(self) -> float:
-        """Of the mean squared distance to the mean."""
+        """Total variance: mean squared distance to the mean."""
         mean = torch.as_tensor(self._total) / self._count
         return float(np.sqrt(max(self._square / self._count - float(mean.pow(2).sum()), 0.0)))
 
 
 @dataclass(frozen=True)
 class Searched:
-    """Boundary points chosen in a layer's own space; ``recall`` is 1 where the search was exact."""
+    """Boundary points chosen in a layer's own space; ``recall`` is 1 if the search was exact."""
 
     points: BoundaryPoints
     recall: float
@@ -183,7 +183,7 @@ def _rerank(
     layers: Sequence[Layer],
     few: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
 ) -> dict[str, Searched]:
-    """Exact distances of the anchors to their candidates, in one more pass; and to all points for some anchors."""
+    """Compute exact distances of the anchors to their candidates in one more pass; for some anchors, to all points."""
     outputs = {layer.name: torch.empty(len(anchors), layer.values) for layer in layers}
 
     def keep(name: str, first: int, values: Tensor) -> None:
@@ -229,7 +229,7 @@ def _recall(points: BoundaryPoints, distances: Floats, classes: NDArray[np.int64
 
 
 def _sketched(values: Tensor, order: Tensor, sign: Tensor) -> Tensor:
-    """Features in random order with random signs, summed in groups of one size (see `sketch`)."""
+    """Sum features in random order with random signs in groups of equal size (see `sketch`)."""
     short = -values.shape[1] % SKETCH_WIDTH
     mixed = (values * sign)[:, order]
     return torch.nn.functional.pad(mixed, [0, short]).reshape(len(values), SKETCH_WIDTH, -1).sum(dim=2)

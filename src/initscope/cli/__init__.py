@@ -1,7 +1,7 @@
 """The command line: parses, calls, prints. Commands load their module only when they are called.
 
-Data goes to stdout, messages and progress to stderr; exit 0 done, 1 failed, 2 bad use (one line, no traceback unless
-``--debug``), 74 stdout is closed or full, 130 interrupted, after what was found so far.
+Data goes to stdout, messages and progress to stderr. Exit codes: 0 done, 1 failed, 2 bad use (one line, no traceback
+unless ``--debug``), 74 stdout is closed or full, 130 interrupted (results so far are printed).
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ def show(
     step: str = "",
     **options: Any,
 ) -> None:
-    """Write the page if one is asked for, then print the comparison; for people also the next step.
+    """Write the page if requested, then print the comparison and, in a table, the next step.
 
-    That is ``step``, or else the advice. ``options`` are those of `comparison_lines`.
+    The next step is ``step`` or, if empty, ``advice``. ``options`` are passed to `comparison_lines`.
     """
 
     if out is not None:

@@ -1,4 +1,4 @@
-"""What ``initscope predict`` says of a configuration: block by block, or several initializations side by side."""
+"""Output of ``initscope predict`` for a configuration: block by block, or several initializations side by side."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _emit_blocks(result: Outlook, format: Format, out: Path | None) -> None:
 
 
 def change(text: str) -> tuple[str, Any]:
-    """NAME=VALUE as a name and what JSON makes of the value."""
+    """Split NAME=VALUE into the name and the value, parsed as JSON."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise InputError(f"--set {text!r}: give NAME=VALUE, such as hidden_size=8192")

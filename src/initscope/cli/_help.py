@@ -104,7 +104,7 @@ def command_group(name: str) -> Group:
 
 
 def examples(name: str = "") -> str:
-    """The last lines of a command's help; a name without examples has those of the command above it."""
+    """Return the last lines of a command's help; a name without examples gets those of its parent command."""
     while name and name not in EXAMPLES:
         name = name.rpartition(" ")[0]
     lines = [f"  initscope {line}" for line in EXAMPLES.get(name, ("demo", "inspect mynet.py:make --data photos"))]

@@ -48,9 +48,10 @@ def say(message: str) -> None:
 
 @contextmanager
 def user_code() -> Iterator[None]:
-    """Inside runs the user's own code: what it prints goes where messages go, and if it exits that is a failure.
+    """The user's own code runs inside: its prints go to stderr, and an exit of it is a failure.
 
-    Not only Python's ``sys.stdout`` is led there but the output of the process, for what C code and programs print.
+    This redirects Python's ``sys.stdout`` and the output of the process, so that prints of C code and programs go there
+    too.
     """
     with _output_to_stderr(), redirect_stdout(sys.stderr):
         try:
@@ -84,7 +85,7 @@ _ASKED: dict[str, Any] = {}
 
 
 def ask_of(**asked: Any) -> None:
-    """Remember what this run was asked (model, data, seed): its JSON will say so. No words: forget all."""
+    """Remember the inputs of this run (model, data, seed) for its JSON. No words: forget all."""
     if not asked:
         _ASKED.clear()
     _ASKED.update(asked)
@@ -94,14 +95,14 @@ _TYPED: list[str] = []
 
 
 def command_line(tokens: list[str] | None = None) -> str:
-    """Return the command as it can be typed again; with ``tokens``, remember them first."""
+    """Return the command as the user can type it again; with ``tokens``, remember them first."""
     if tokens is not None:
         _TYPED[:] = tokens
     return shlex.join(["initscope", *_TYPED])
 
 
 def provenance(best: Any = None) -> dict[str, Any]:
-    """What every JSON begins with: what was asked, by which versions, and the best answer where there are several."""
+    """Return the first entries of every JSON: inputs, versions, and the best answer if there are several."""
     import platform
 
     loaded = {name: sys.modules[name].__version__ for name in ("numpy", "torch") if name in sys.modules}
@@ -122,7 +123,7 @@ def emit(result: Result, format: Format = "table", *, best: Any = None, **option
 
 
 def few_rows(rows: list[dict[str, Any]], most: int = 40) -> list[dict[str, Any]]:
-    """The first and the last rows, where there are more than a person reads; how many there are is said."""
+    """Return the first and the last rows if there are too many to read, and print how many there are."""
     if len(rows) <= most:
         return rows
     say(f"the first and the last {most // 2} of {len(rows)} rows; --format csv has all")
@@ -130,7 +131,7 @@ def few_rows(rows: list[dict[str, Any]], most: int = 40) -> list[dict[str, Any]]
 
 
 def json_text(value: Any) -> str:
-    """Readable JSON of plain values, with a newline at its end; where stdout takes less than Unicode, as escapes."""
+    """Return readable JSON with a newline at the end; non-ASCII characters are escaped if stdout cannot encode them."""
     unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     text = json.dumps(value, indent=2, ensure_ascii=not unicode)
     return _UNPRINTABLE.sub(lambda result: json.dumps(result[0])[1:-1], text) + "\n"
@@ -146,7 +147,7 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Texts without control characters; those that a spreadsheet would compute begin with an apostrophe."""
+    """Return texts without control characters; those that a spreadsheet would evaluate begin with an apostrophe."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -156,8 +157,8 @@ def _csv_cell(value: Any) -> Any:
 def print_table(rows: Sequence[Mapping[str, Any]], **options: Any) -> None:
     """Print dicts that share their keys as a `rich_table` of the terminal's width.
 
-    A file or a pipe has no width of its own: the table is made for none, so that nothing is cut, folded or left out.
-    What stands above and below a table is as wide as running text, not as the table.
+    A file or a pipe has no width, so the table gets no limit, and nothing is cut, folded or left out. Text above and
+    below a table has the width of running text, not of the table.
     """
     from rich.console import Console
 
@@ -184,7 +185,7 @@ def text_width() -> int:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None for a file or a pipe, which has no width of its own."""
+    """Return the width of the terminal in columns; None for a file or a pipe."""
     from rich.console import Console
 
     console = Console()
@@ -192,7 +193,7 @@ def terminal_width() -> int | None:
 
 
 def print_sentence(text: str) -> None:
-    """Print a sentence, wrapped between words on a terminal; a file or a pipe gets it on one line."""
+    """Print a sentence, wrapped between words on a terminal, on one line in a file or a pipe."""
     from rich.console import Console
 
     console = Console()

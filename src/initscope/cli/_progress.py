@@ -1,7 +1,7 @@
-"""Progress on stderr, from one second on: what is done, how much of it, and about how long it will still take.
+"""Progress on stderr, shown after one second: the current work, how much of it is done, and the time left.
 
-On a terminal one line with a bar is written over and over, and goes before anything else is written there. A file or a
-pipe gets one line for each stage that takes longer than a second, and after 30 s one more now and then.
+On a terminal it is one line with a bar, which is rewritten, and removed before other output. A file or a pipe gets one
+line per stage that takes longer than a second, and after 30 s further lines now and then.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Meter(Watcher):
             self._write(f"{stage_text(shown, now)}\n")
 
     def _line(self, shown: Stage, now: float) -> str:
-        """What is done, with a bar where its amount is known, and no wider than the terminal."""
+        """Return the progress text, with a bar if the total is known, and at most as wide as the terminal."""
         text, width = stage_text(shown, now), shutil.get_terminal_size().columns - 1
         if (shown.total or 0) > 1 and len(text) + _BAR + 1 <= width:
             unicode = (getattr(self._stream, "encoding", None) or "utf-8").lower().startswith("utf")
@@ -93,7 +93,7 @@ class Meter(Watcher):
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """The line is empty, and stays so inside."""
+        """Clear the line, and keep it empty inside the block."""
         with self._writing:
             self.clear()
             yield
@@ -116,7 +116,7 @@ class Meter(Watcher):
 
 
 class _Cleared:
-    """A stream before whose texts a meter's line goes."""
+    """A stream that clears the progress line before it writes."""
 
     def __init__(self, stream: Any, meter: Meter) -> None:
         self._stream, self._meter = stream, meter

@@ -1,4 +1,4 @@
-"""MODEL and DATA on the command line: the options that commands share, and what they stand for.
+"""MODEL and DATA on the command line: the options that commands share, and how they are loaded.
 
 A command takes ``source: Source | None = None`` (its fields become options) and calls `load_pairs` or `load_sources`.
 """
@@ -124,7 +124,7 @@ class Sources(NamedTuple):
 
 
 def parse_shape(text: str, *, option: str = "--input-shape", example: str = "3x64x64") -> tuple[int, ...]:
-    """Sides of ``AxBxC``; ``example`` is what the message advises.
+    """Return the sizes in ``AxBxC``; ``example`` is the example in the error message.
 
     >>> parse_shape("3x64x64")
     (3, 64, 64)
@@ -202,7 +202,7 @@ def data_spec(source: DataSource) -> str:
 
 
 def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None = None) -> Blocks:
-    """The data that the options name as blocks, of ``rows`` unless the options say how many."""
+    """Return the data of the options as blocks, of ``rows`` rows unless the options set another number."""
     from initscope.distributed import open_blocks
 
     if source.data is None or source.limit is not None:
@@ -243,7 +243,10 @@ def load_sources(model: str, source: ModelSource) -> Sources:
 
 
 def build_model(model: str, source: ModelSource, shape: tuple[int, ...], weights: str | None = None) -> torch.nn.Module:
-    """The model for inputs of ``shape``, with the weights of the options or of another file; its JSON says which."""
+    """Load the model for inputs of ``shape``, with the weights of the options or of another file.
+
+    Its JSON names both.
+    """
     from initscope.models import load_model
 
     ask_of(model=model, weights=source.weights)

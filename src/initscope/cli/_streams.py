@@ -1,4 +1,4 @@
-"""The standard streams, looked at before the work: stdout that cannot take what will be found is refused at once."""
+"""Checks of the standard streams before the work begins: a stdout that cannot take the results is refused at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CANNOT_WRITE = 74
 
 
 def prepare_streams() -> None:
-    """Make stdout replace characters that its encoding lacks, and let messages without a stderr go nowhere.
+    """Make stdout replace characters that its encoding lacks, and discard messages if there is no stderr.
 
-    Without a buffer (``PYTHONUNBUFFERED``) Python drops what a disk that fills up takes no more, without an error:
-    stdout gets a buffer, emptied after each line.
+    Without a buffer (``PYTHONUNBUFFERED``), Python drops output without an error when the disk is full. So stdout gets
+    a buffer, which is flushed after each line.
     """
     if sys.stderr is None:  # print would take stdout instead
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -32,7 +32,7 @@ def prepare_streams() -> None:
 
 
 def output_problem() -> str:
-    """Return why nothing can be written to stdout, as far as that is known before the work; else nothing."""
+    """Return why nothing can be written to stdout, as far as this is known before the work, or an empty text."""
     if sys.stdout is None or sys.stdout.closed:
         return "stdout is closed"
     try:
@@ -52,7 +52,7 @@ def output_problem() -> str:
 
 
 def write_problem() -> str:
-    """Return why what was printed did not get through to stdout, after an error; else nothing."""
+    """Return why the output did not reach stdout, after an error, or an empty text."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -63,6 +63,6 @@ def write_problem() -> str:
 
 
 def discard_output() -> None:
-    """Let stdout lead nowhere, so that the interpreter does not try to write the rest at its end."""
+    """Redirect stdout to the null device, so that the interpreter does not try to write the rest when it exits."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -63,7 +63,7 @@ class TrainingOptions:
 
 
 def _without_column(data: ImageSet, column: int) -> tuple[Any, Any]:
-    """Rows without one column, and that column: whole numbers are classes."""
+    """Return rows without one column, and that column as targets: whole numbers are classes."""
     import numpy as np
     import torch
 
@@ -74,7 +74,7 @@ def _without_column(data: ImageSet, column: int) -> tuple[Any, Any]:
 
 
 def _read(path: Path, count: int) -> Any:
-    """The targets of a file, one for each sample."""
+    """Return the targets of a file, one per sample."""
     import numpy as np
 
     if path.suffix not in (".npy", ".pt", ".pth", ".csv", ".txt"):

@@ -100,7 +100,10 @@ def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:
 
 
 def array_in_file(path: str | os.PathLike[str], what: str, hint: str) -> StoredArray | dict[str, StoredArray]:
-    """The array, or arrays by name, of a NumPy file of any name; foreign, cut and damaged ones are `InputError`."""
+    """Read the array, or arrays by name, of a NumPy file with any suffix.
+
+    Raise `InputError` for foreign, cut and damaged files.
+    """
     loaded = stored_arrays(Path(path), hint=hint)
     if not loaded:
         raise InputError(f"{path}: holds no {what}; {hint}")

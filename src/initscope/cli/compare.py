@@ -95,7 +95,7 @@ def _built(text: str, first: str, source: InspectSource, shape: tuple[int, ...])
 
 
 def _names(given: Iterable[str]) -> list[str]:
-    """A short name for each: of files without folder and suffix, where these names differ."""
+    """Return a short name for each: file names without folder and suffix if these differ."""
     texts = list(given)
     short = [Path(text).stem if _is_report(text) or Path(text).suffix in _WEIGHTS else text for text in texts]
     names = short if len(set(short)) == len(short) else texts

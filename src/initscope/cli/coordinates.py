@@ -176,7 +176,10 @@ def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed
 def _of_configuration(
     model: str, changes: dict[str, Any], factors: list[float], depths: str | None, tokens: int, format: Format
 ) -> None:
-    """Exponents of a configuration at initialization, by theory alone; programs get those of the depth if asked for."""
+    """Print exponents of a configuration at initialization, from theory alone.
+
+    JSON and CSV include those of the depth if requested.
+    """
     from initscope.scaling import depth_exponents, read, width_exponents
 
     built = read(model, **changes)

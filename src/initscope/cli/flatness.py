@@ -1,4 +1,4 @@
-"""``initscope flatness``: bounds on the change of cosines of images by one random layer, and monochrome images."""
+"""``initscope flatness``: bounds on how one random layer changes cosines of images, and a list of monochrome images."""
 
 from __future__ import annotations
 

@@ -149,9 +149,9 @@ def inspect_arguments(options: InspectOptions, source: InspectSource, data: Imag
 def show_report(
     report: Report, format: Literal["table", "json", "csv", "md"], *, out: Path | None, verbose: bool, depth: int | None
 ) -> None:
-    """Write the page, then print the report: whoever reads it may go away half-way.
+    """Write the page, then print the report: the reader of a pipe may close it half-way.
 
-    A table is as wide as the terminal; a file or a pipe gets every sentence on one line.
+    Tables get the width of the terminal; in a file or a pipe every sentence is one line.
     """
     from initscope.inspection.terminal import report_lines
 
@@ -170,7 +170,7 @@ def show_report(
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
     """Write the model's state dict after the suggested fix, if that changes only weights.
 
-    Returns why nothing is written, or nothing.
+    Return why nothing is written, or an empty text.
     """
     import torch
 

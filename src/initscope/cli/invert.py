@@ -99,7 +99,7 @@ def _photographs(path: Path | None, size: int) -> ImageSet:
 
 
 def _last_layers(model: object) -> list[str]:
-    """Every layer with weights, at most four, evenly over the depth, where none is named."""
+    """Return the layers of the option, by default at most four layers with weights, evenly spaced in depth."""
     from torch import nn
 
     assert isinstance(model, nn.Module)

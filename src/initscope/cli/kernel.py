@@ -84,7 +84,7 @@ def kernel(
 def _in_blocks(
     model: str, out: Path, source: ModelSource, options: BlockOptions, kind: Literal["nngp", "ntk"], cosines: bool
 ) -> dict[str, Any]:
-    """The matrix of data larger than memory, block by block, in float32; what is to be said of it."""
+    """Compute the matrix of data larger than memory, block by block, in float32; return the messages for the user."""
     from initscope.distributed import kernel_in_blocks, named_model
 
     parts = load_blocks(source, options, rows=_ROWS)
@@ -106,7 +106,7 @@ def _show(summary: dict[str, Any], format: Literal["table", "json"], out: Path, 
 
 
 def _conclusion(summary: dict[str, Any], cosines: bool) -> str:
-    """What the kernel says of the data: how alike the inputs remain, and how well they are classified by it."""
+    """Return a summary of the kernel: how similar inputs are after the network, and how well it classifies."""
     values, kind = "cosines" if cosines else "inner products", summary["kind"].upper()
     text = f"{kind} kernel of {counted(summary['images'], 'input')}"
     if summary.get("mean") is not None:

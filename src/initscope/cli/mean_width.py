@@ -64,7 +64,7 @@ def mean_width(
 
 
 def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, draws: int, format: Format) -> None:
-    """Of data larger than memory, block by block."""
+    """Compute the mean width of data larger than memory, block by block."""
     from initscope.distributed import layer_widths_of_blocks, mean_width_of_blocks, named_model
 
     parts = load_blocks(source, options)

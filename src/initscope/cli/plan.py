@@ -1,6 +1,6 @@
 """``initscope plan``: every planner of `initscope.plan` as a command, made from its signature and docstring.
 
-Options, their kinds, defaults and help are those of the function; ``plan check NAME`` draws what it answers.
+Options, their types, defaults and help come from the planner's signature; ``plan check NAME`` simulates the answer.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def _without_markup(text: str) -> str:
-    """Names and formulas as a terminal shows them."""
+    """Return names and formulas as a terminal shows them."""
     return re.sub(r":math:|[`*]", "", text)
 
 

@@ -142,14 +142,17 @@ def measure(
 def _load(
     model: str, source: ModelSource | None, options: GeometryOptions | None
 ) -> tuple[ModelSource, GeometryOptions, Sources]:
-    """The options, or their defaults, and what they stand for."""
+    """Return the options, or their defaults, with the loaded model and data."""
     source, options = source or ModelSource(), options or GeometryOptions()
     options.check()
     return source, options, load_sources(model, source)
 
 
 def _check_runs(built: Sources) -> None:
-    """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
+    """Refuse inputs that the model cannot process.
+
+    Theory cannot distinguish a layer that they do not fit from one without a rule.
+    """
     from initscope.graph import bind
     from initscope.graph.borrowing import borrowed
 

@@ -110,7 +110,7 @@ def _status(full_scale: object) -> str:
 
 
 def _in_words(published: object) -> str:
-    """Some published numbers in one cell."""
+    """Return some published numbers as one cell."""
     if not isinstance(published, dict):
         return "–"
     shown = ", ".join(f"{name} {value:g}" for name, value in [*published.items()][:3])

@@ -80,7 +80,7 @@ def separation(
 
 
 def _names(files: list[str]) -> list[str]:
-    """Names of the files without folder and suffix, where these tell them apart."""
+    """Return the names of the files without folder and suffix if these are distinct."""
     short = [Path(file).stem for file in files]
     return short if len(set(short)) == len(set(files)) else files
 

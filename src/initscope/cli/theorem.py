@@ -1,4 +1,4 @@
-"""``initscope theorem``: a statement of the sources by its number or by words, with what computes and checks it."""
+"""``initscope theorem``: finds a statement of the sources, the function that computes it, and its tests."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _text(statement: Statement, width: int) -> str:
 
 
 def _wrapped(line: str, width: int, further: str) -> str:
-    """Return an indented line; what goes beyond the width is continued below it, indented by ``further``."""
+    """Return an indented text, wrapped to the width, with further lines indented by ``further`` more."""
     return textwrap.fill(
         line, width, initial_indent=_INDENT, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
     )

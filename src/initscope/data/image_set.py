@@ -113,7 +113,7 @@ class ImageSet(Result):
 
     @property
     def summary(self) -> str:
-        """Name, count, size, classes and steps in one line."""
+        """Return name, count, size, classes and steps in one line."""
         size = "×".join(map(str, self.shape))
         is_text = self.images.ndim == 2 and self.images.dtype == np.int64
         kind = "sequence" if is_text else "image" if self.images.ndim > 2 else "vector"

@@ -57,7 +57,7 @@ def fetch(remote: Remote, *, mirror: str | None = None) -> Path:
     OSError
         No network, or the server refuses.
     ValueError
-        The file is not the one expected.
+        The file does not have the expected checksum.
     """
     import pooch
 

@@ -55,7 +55,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class Overview(Result):
-    """What `overview` found in the data.
+    """Result of `overview`.
 
     Attributes
     ----------
@@ -66,9 +66,9 @@ class Overview(Result):
     shape : tuple of int
         Shape of one sample.
     steps : tuple of str
-        What was done to the values.
+        Processing steps that were applied to the values.
     columns : tuple of ColumnFacts
-        One for each column of a table, each channel of images, or one for all tokens.
+        Statistics, one entry per column of a table or channel of images, or one for all tokens.
     incomplete : int
         Samples with a missing (NaN) or infinite value.
     duplicates : int
@@ -76,9 +76,8 @@ class Overview(Result):
     contradictions : int
         Duplicates with another label or target than the sample that they equal.
     near_duplicates : tuple of (int, int, float)
-        Pairs of different samples that are much closer than others, with their distance over the median distance: at
-        most a tenth, and less where few directions matter, so that independent samples are rarely so close. The
-        closest first, at most 20.
+        Pairs of different samples with their distance relative to the median distance: at most a tenth of it, and less
+        if few directions matter, so that independent samples are rarely included. The closest first, at most 20.
     compared : int
         Samples among which near-duplicates were searched, evenly spaced.
     intrinsic_dimension, intrinsic_dimension_error : float or None
@@ -113,7 +112,7 @@ class Overview(Result):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What should be looked at before training, the worst first."""
+        """Warnings about what to check before training, the worst first."""
         return tuple(_problems(self))
 
     @property
@@ -132,7 +131,7 @@ class Overview(Result):
 
     @property
     def summary(self) -> str:
-        """Name and steps in one line."""
+        """Return name and steps in one line."""
         return "; ".join([f"{self.name} ({self.kind})", *self.steps])
 
     def facts(self) -> dict[str, str]:
@@ -425,7 +424,8 @@ def _neighbors(data: ImageSet) -> tuple[tuple[tuple[int, int, float], ...], int,
 def _distances(data: ImageSet, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
     """Return distances of some samples and the number of directions that matter (participation ratio).
 
-    Distances are Euclidean, for vectors of standardized columns; for tokens the share of different ones.
+    Distances are Euclidean for vectors of standardized columns; for tokens, the distance is the share of tokens that
+    differ.
     """
     flat = data.images[rows].reshape(len(rows), -1)
     if flat.dtype.kind != "f":

@@ -46,7 +46,7 @@ class Triplets(NamedTuple):
 def random_pairs(images: Any, count: int, seed: int = 0) -> Pairs:
     """Draw ``count`` pairs of two different images, uniformly among all pairs.
 
-    Pairs are distinct if ``count`` is at most N(N-1)/2; beyond that, the counts of two pairs differ by at most one.
+    Pairs are distinct if ``count`` is at most N(N-1)/2; beyond that, each pair occurs equally often, up to one.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def random_triplets(images: Any, count: int, seed: int = 0, *, labels: Any = Non
 def gaussian_pairs(
     count: int, rho: float, *, shape: int | tuple[int, ...] = (1, 32, 32), seed: int = 0
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    r"""Pairs of standard Gaussian images whose entries have correlation ``rho``, float32 ``[count, *shape]``.
+    r"""Return pairs of standard Gaussian images whose entries have correlation ``rho``, float32 ``[count, *shape]``.
 
     .. math:: x \sim N(0, I), \quad y = \rho x + \sqrt{1 - \rho^2}\, z, \quad z \sim N(0, I) \text{ independent of } x
 

@@ -130,7 +130,7 @@ def _channels_first(path: Path, images: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _read_cifar_archive(path: Path, split: str, limit: int | None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images ``[N, 3, 32, 32]`` and labels; a record is one label byte and 3,072 pixel bytes, channels first."""
+    """Return images ``[N, 3, 32, 32]`` and labels; a record is one label byte and 3,072 pixel bytes, channels first."""
     files = [f"data_batch_{number}.bin" for number in range(1, 6)] if split == "train" else ["test_batch.bin"]
     batches: list[bytes] = []
     wanted = None if limit is None else limit * CIFAR_RECORD

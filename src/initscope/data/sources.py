@@ -245,7 +245,7 @@ def is_drawn(spec: str) -> bool:
 
 
 def pairs_of(data: ImageSet, count: int, seed: int) -> Pairs:
-    """Return ``count`` different pairs, or all if there are fewer; Gaussian data has pairs of its own."""
+    """Return ``count`` different pairs, or all if there are fewer; Gaussian data generates its own pairs."""
     check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
     in_twos = data.name == "gaussian"
     different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2

@@ -1,4 +1,4 @@
-"""Imported by the server that forks the processes of a sweep, so that none of them has to load torch again."""
+"""The server that forks the processes of a sweep imports this module, so that no process has to load torch again."""
 
 import initscope.measurement
 import initscope.propagate

@@ -1,14 +1,14 @@
 """`on_cluster`: jobs on the workers of a Dask scheduler. Lost jobs are submitted again.
 
 If a worker dies, the scheduler gives its job to another worker, and gives up after several deaths. If the scheduler
-dies, its state is lost; the driver waits for a new one at the same address and submits the missing jobs again.
+dies, its state is lost; the driver waits for a new scheduler at the same address and submits the missing jobs again.
 
-Keys of tasks are unique for each connection of a driver, not content addresses. A scheduler answers a key that it knows
-with the result that it has, so two drivers that share a key share a result. A content address is right only if it
-covers everything that a result depends on (command, data, model, weights, options, code, libraries), and what it
-forgets is a wrong number without an error; a random key cannot be wrong. It costs nothing: the driver takes every
-result once, and keeps finished ones itself. What workers keep between tasks (models, hashes, data) is named by its
-content, see `initscope._utils.content`.
+Keys of tasks are unique for each connection of a driver, not content addresses. A scheduler returns its stored result
+for a key that it knows, so two drivers with the same key share a result. A content address is correct only if it covers
+everything that a result depends on (command, data, model, weights, options, code, libraries). An omission would give a
+wrong number without an error; a random key cannot. This has no cost: the driver takes every result once and stores
+finished ones itself. Objects that workers keep between tasks (models, hashes, data) are identified by their content,
+see `initscope._utils.content`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def on_worker(function: Callable[[Any], Any], job: Job, code: str) -> Outcome:
 
 
 def _outcome(future: Any, name: str) -> Outcome:
-    """The outcome of a job; of one whose workers all died, a failure."""
+    """Return the outcome of a job; if all its workers died, a failure."""
     if future.status == "cancelled":  # by the client, when it lost the scheduler
         raise ConnectionResetError("the job was lost")
     try:

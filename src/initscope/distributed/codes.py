@@ -72,7 +72,7 @@ def encode_blocks(
 
 @lru_cache(maxsize=2)
 def _hasher(fitted: str, digest: str) -> Any:
-    """The hash in the file ``fitted``; one that differs from the driver's is refused, and not kept."""
+    """Load the hash in the file ``fitted``; a hash that differs from the driver's is refused and not kept."""
     from initscope.embed.persistence import load_hasher
 
     hasher = load_hasher(fitted)
@@ -96,7 +96,7 @@ def _encoded(job: Mapping[str, Any]) -> tuple[Any, Any]:
 def nearest_in_blocks(
     codes: StoredArray, bits: int, queries: np.ndarray, k: int = 10, *, rows: int = _ROWS, dask: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``(distances, ids)`` of the ``k`` nearest of stored codes, exactly: those of each partition, merged.
+    """Return ``(distances, ids)`` of the ``k`` nearest stored codes, exactly: the results of all partitions, merged.
 
     Ids are row numbers in the file; ties come in their order, whatever the partitions are.
     """

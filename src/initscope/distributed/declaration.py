@@ -37,7 +37,8 @@ class Options:
     pairs, draws : int
         Number of pairs of inputs, and of random initializations.
     steps, rate, batch
-        Of training: batches, the learning rate of Adam (which decays linearly to 0) and the batch size.
+        Settings of the training: number of batches, the learning rate of Adam (which decays linearly to 0) and the
+        batch size.
     normalize, limit
         As ``--normalize`` and ``--limit`` of the commands.
     """
@@ -53,7 +54,7 @@ class Options:
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One row of the grid; None where an axis has no part in it. ``model`` is the architecture filled in."""
+    """One row of the grid; None if the run does not use an axis. ``model`` is the architecture filled in."""
 
     architecture: str
     width: int | None
@@ -84,9 +85,9 @@ class Contents:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs in the order of the grid, the last axis fastest, and what they share.
+    """The runs in the order of the grid, the last axis fastest, and the settings that they share.
 
-    ``data`` and ``models`` (by model and data) hold digests of what may change under its name.
+    ``data`` and ``models`` (by model and data) hold digests of content that may change under the same name.
     """
 
     runs: tuple[SweepRun, ...]
@@ -104,13 +105,13 @@ class Sweep:
 
 
 class _Text:
-    """The file's text, to say where something stands."""
+    """The file's text, from which errors take their line."""
 
     def __init__(self, path: str | os.PathLike[str], text: str) -> None:
         self.path, self.lines = path, text.splitlines()
 
     def error(self, table: str, key: str | None, problem: object, value: object = None) -> InputError:
-        """An error with the line of ``value``, of its key or of its table, as near as it is found."""
+        """Return an error with the line of ``value``, or else of its key or its table."""
         return InputError(f"{self.path}, line {self._line(table, key, value)}: {problem}")
 
     def _line(self, table: str, key: str | None, value: object) -> int:
@@ -127,7 +128,7 @@ class _Text:
 
 
 def read_sweep(path: str | os.PathLike[str]) -> Sweep:
-    """Read and check a declaration; nothing is run, but data is loaded and models are built without memory.
+    """Read and check a declaration; this runs nothing, but loads the data and builds models without memory.
 
     Raises
     ------
@@ -302,7 +303,7 @@ def _with_contents(sweep: Sweep, text: _Text) -> Sweep:
 def _checked_model(model: str, shape: tuple[int, ...]) -> str:
     """Refuse a model that cannot be built for inputs of ``shape``, or whose weights would not fit into memory.
 
-    Returns the digest of its structure, see `initscope.distributed.runs.structure_digest`.
+    Return the digest of its structure, see `initscope.distributed.runs.structure_digest`.
     """
     import torch
 

@@ -32,11 +32,11 @@ class SweepResult(Result):
     Attributes
     ----------
     folder : str
-        Where the results are: ``pandas.read_parquet(folder)``.
+        Folder of the results; read it with ``pandas.read_parquet(folder)``.
     runs, ran, failed : int
-        Runs of the grid, those run this time, and those that the folder holds as failed.
+        Number of runs of the grid, of runs executed by this call, and of failed runs in the folder.
     errors : dict
-        The commonest errors and how many runs have them.
+        The most frequent errors, with the number of failed runs.
     """
 
     folder: str
@@ -60,23 +60,26 @@ def run_sweep(
     run_limit: float | None = None,
     progress: bool = False,
 ) -> SweepResult:
-    """Run the grid that ``path`` declares into the folder ``out``; what is there already is not run again.
+    """Run the grid that ``path`` declares into the folder ``out``.
+
+    Results that are already there are not computed again.
 
     Parameters
     ----------
     path : str or path
         The declaration, see the page on sweeps.
     out : str or path
-        Folder of the results. A sweep that was killed and is started again continues where it stopped.
+        Folder of the results. A killed sweep continues where it stopped when it is started again.
     workers : int, optional
-        Processes of this machine; by default one for each processor.
+        Number of local processes; by default one per processor.
     dask : str, optional
-        Address of a Dask scheduler, ``tcp://host:8786``: runs go to its workers instead. Data, and models from files,
-        must be there under the same names.
+        Address of a Dask scheduler, ``tcp://host:8786``; its workers then execute the runs. Data, and models from
+        files, must be there under the same names.
     retry_failed : bool
         Run failed runs again too.
     run_limit : float, optional
-        Seconds after which a run on a local process has failed, such as one of a model that never returns.
+        Time limit in seconds for a run in a local process, such as that of a model that never returns; it then counts
+        as failed.
     progress : bool
         Whether to show progress and remaining time on stderr.
     """
@@ -122,7 +125,8 @@ def collect(
 ) -> None:
     """Keep outcomes in the folder as they come, and compact it, also if they end by an exception.
 
-    ``common``: for each job what all its rows share; ``order``: the position of every job that the folder may hold.
+    ``common`` holds for each job the values that all its rows share; ``order`` holds the position of every job that the
+    folder may contain.
     """
     try:
         with closing(outcomes), _telling(len(common), progress) as tell:
@@ -141,7 +145,7 @@ def _processors() -> int:
 
 
 def _known(sweep: Sweep, folder: Folder, out: str | os.PathLike[str]) -> dict[str, str]:
-    """What the folder holds, all of it of this grid: a grid may grow, and a folder belongs to one.
+    """Return the runs in the folder, which must all be of this grid: a grid may grow, but a folder belongs to one grid.
 
     Runs that failed with data or code that has changed since hold no number: they are removed and run again.
     """
@@ -158,7 +162,7 @@ def _known(sweep: Sweep, folder: Folder, out: str | os.PathLike[str]) -> dict[st
 
 
 def _rows(outcome: Outcome, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows as they are kept: one for every layer; of a failed run one, with the error."""
+    """Return the rows as they are stored: one per layer, or one with the error for a failed run."""
     common = {"run": outcome.job, **shared}
     if outcome.error:
         return [common | {"status": "failed", "error": outcome.error, "row": 0}]
@@ -167,7 +171,10 @@ def _rows(outcome: Outcome, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @contextmanager
 def _telling(total: int, show: bool) -> Iterator[Callable[[Outcome], None]]:
-    """Yield a function that gets every outcome: a bar with the time left on a terminal, else a line now and then."""
+    """Yield a function that is called with every outcome.
+
+    It updates a progress bar on a terminal, or prints a line now and then.
+    """
     if not show:
         yield lambda outcome: None
         return

@@ -1,7 +1,8 @@
 """`Folder`: results of a sweep on disk. ``pandas.read_parquet(folder)`` reads it at any time, also after a crash.
 
-``results.parquet`` holds the compacted runs, ``tasks/`` one file for every run finished since; a run is in only one of
-them. Names that begin with ``_`` or ``.`` are not data: the lock, the summary page, files that are being written.
+``results.parquet`` holds the compacted runs, and ``tasks/`` one file per run that finished since; each run is in
+exactly one of them. Names that begin with ``_`` or ``.`` are not data: the lock, the summary page, files that are being
+written.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _REMEMBERED = 10_000  # results of this process that need not be read again to b
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Folder]:
-    """The folder, made if it is not there, for this process alone; another that holds it is `InputError`."""
+    """Open the folder, or create it, for this process alone; if another process holds it, `InputError` is raised."""
     destination = Path(path)
     try:
         destination.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ class Folder:
         return [row for table in self._tables(None) for row in table.to_pylist()]
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rows of one run: whole or not at all.
+        """Store the rows of one run, completely or not at all.
 
         Threads bring the file to the disk and then give it its name: whoever adds need not wait for the disk.
         """
@@ -101,7 +102,7 @@ class Folder:
 
     @contextmanager
     def _write_errors(self, temporary: Path) -> Iterator[None]:
-        """Failures of the disk as `InputError`; nothing is left of the file."""
+        """Turn failures of the disk into `InputError`; no partial file is left behind."""
         try:
             yield
         except OSError as error:
@@ -131,10 +132,10 @@ class Folder:
             self.compact(gone=gone)
 
     def compact(self, order: Mapping[str, int] | None = None, gone: Iterable[str] = ()) -> None:
-        """All rows in ``results.parquet``, runs in ``order``, without those that are ``gone``.
+        """Merge all rows into ``results.parquet``, runs in ``order``, without the runs in ``gone``.
 
-        Two renames make it so: between them, if a kill hits that instant, ``tasks/`` is hidden, and the next start
-        ends what was begun.
+        Two renames do this. If a kill hits between them, ``tasks/`` is hidden, and the next start completes the
+        compaction.
         """
         pa = library("pyarrow")
 
@@ -159,7 +160,7 @@ class Folder:
         self.tasks.mkdir(exist_ok=True)
 
     def _repair(self) -> None:
-        """End a compaction that a kill interrupted, and remove what killed writers left."""
+        """Complete a compaction that a kill interrupted, and remove leftovers of killed writers."""
         if self._old.exists():
             if self._new.exists():
                 self._new.replace(self.results)
@@ -190,7 +191,7 @@ class Folder:
 
 
 def _check_ours(path: Path) -> None:
-    """Refuse a folder that is not of a sweep alone, before anything in it is changed: a sweep removes its leftovers.
+    """Refuse a folder with foreign files before anything in it is changed, because a sweep removes its leftovers.
 
     Links are refused too, for they lead to files of others. Folders of sweeps hold a lock since they were made.
     """
@@ -206,7 +207,10 @@ def _check_ours(path: Path) -> None:
 
 
 def _small_file(table: Any) -> Any:
-    """A few rows as the bytes of a file: in memory, and without what pays for many rows only."""
+    """Return a few rows as the bytes of a Parquet file.
+
+    Built in memory, without the features that only help for many rows.
+    """
     pa = library("pyarrow")
 
     stream = pa.BufferOutputStream()

@@ -45,10 +45,12 @@ def outcome_of(function: Callable[[Any], Any], job: Job) -> Outcome:
 def in_processes(
     function: Callable[[Any], Any], jobs: Iterable[Job], count: int, *, limit: float | None = None
 ) -> Generator[Outcome, None, None]:
-    """Outcomes of the jobs as they come, by ``count`` processes; closing the iterator ends them at once.
+    """Yield outcomes of the jobs as they finish in ``count`` processes.
 
-    A job that runs for more than ``limit`` seconds, the start of its process included, has failed: its process is
-    ended. A forward pass that never returns can be ended in no other way.
+    Closing the iterator ends the processes at once.
+
+    A job that runs for more than ``limit`` seconds, including the start of its process, fails: its process is ended. A
+    forward pass that never returns can be ended in no other way.
     """
     waiting, deaths = deque(jobs), Counter[str]()
     start = _starter(function)
@@ -109,7 +111,7 @@ class _Worker:
             self.connection.send(job)
 
     def outcome(self) -> Outcome | None:
-        """What it sends; None if it is dead."""
+        """Return the message of the process; None if it is dead."""
         try:
             outcome: Outcome = self.connection.recv()
         except (EOFError, OSError):
@@ -119,7 +121,7 @@ class _Worker:
         return outcome
 
     def end(self) -> str:
-        """End it if it lives, and say how it ended."""
+        """End the process if it is alive, and return how it ended."""
         self.connection.close()
         self.process.terminate()
         self.process.join(2)
@@ -131,7 +133,7 @@ class _Worker:
 
 
 def _starter(function: Callable[[Any], Any]) -> Callable[[], _Worker]:
-    """Starts processes: forks of a server that has the libraries loaded and no threads, where the system forks."""
+    """Starts processes, if possible as forks of a server that has loaded the libraries and has no threads."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:

@@ -57,7 +57,7 @@ def kernel_in_blocks(
 
 
 def _load_loops() -> None:
-    """Load the compiled loops, or rounding would depend on what this process has computed before."""
+    """Load the compiled loops; otherwise rounding would depend on earlier computations of this process."""
     for module in ("initscope.theory._fused", "initscope.propagate.kernels._fused"):
         loops(module, pays=True)
 

@@ -1,4 +1,4 @@
-"""`ModelName`: a model by name and content, which every worker builds for itself, once for each run."""
+"""`ModelName`: a model by name and content, which every worker builds once per run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ModelName", "built_model", "named_model"]
 
 
 class ModelName(NamedTuple):
-    """A model as workers build it: its spec, a file of weights, the shape of its inputs, and a seed.
+    """Instructions to build a model: its spec, a file of weights, the shape of its inputs, and a seed.
 
     ``digest`` is that of the model which the driver built, see `model_digest`. ``run`` is unique for each run: a worker
     never uses the model of an earlier run, because a factory may read more than a digest can cover.
@@ -32,7 +32,7 @@ class ModelName(NamedTuple):
 
 
 def named_model(spec: str, weights: str | None, shape: tuple[int, ...], seed: int) -> ModelName:
-    """Build the model here, and return the name under which `built_model` builds the same one anywhere."""
+    """Build the model here, and return the name from which `built_model` builds the same model anywhere."""
     digest = model_digest(_load(spec, weights, shape, seed))
     return ModelName(spec, weights, shape, seed, digest, uuid.uuid4().hex)
 
@@ -48,7 +48,7 @@ def built_model(model: ModelName) -> Any:
 
 @lru_cache(maxsize=2)
 def _verified(model: ModelName) -> Any:
-    """Build the model; one that differs from the driver's is refused, and not kept."""
+    """Build the model; a model that differs from the driver's is refused and not kept."""
     built = _load(model.spec, model.weights, model.shape, model.seed)
     if model_digest(built) != model.digest:
         raise InputError(

@@ -47,7 +47,7 @@ def rows_of(job: Mapping[str, Any]) -> Rows:
 
 
 def derived_seed(*parts: Any) -> int:
-    """A seed from anything that JSON holds: the same on every machine."""
+    """Return a seed from any JSON value; it is the same on every machine."""
     return int.from_bytes(hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()[:7], "big")
 
 
@@ -56,8 +56,8 @@ def load_images(
 ) -> ImageSet:
     """The inputs of a run; data that is drawn is drawn for its seed, two for each pair.
 
-    With the ``digest`` that `images_digest` gave, data of other content are refused, and what was loaded is kept for
-    the next run; without, they are loaded from where they are.
+    With the ``digest`` of `images_digest`, data with other content are refused, and loaded data are kept for the next
+    run; without it, the data are loaded from their location.
     """
     from initscope.data import load
     from initscope.data.sources import seeded
@@ -98,7 +98,7 @@ def structure_digest(spec: str, model: torch.nn.Module) -> str:
 
 
 class _Job:
-    """A run's row and options, digests of what its names stand for, and the things that they name."""
+    """A run's row and options, digests of the content of its names, and the loaded objects."""
 
     def __init__(self, run: Mapping[str, Any], options: Mapping[str, Any], contents: Mapping[str, str]) -> None:
         self.run, self.options, self.contents = run, options, contents
@@ -132,7 +132,7 @@ class _Job:
         return built
 
     def started(self) -> torch.nn.Module:
-        """The model with weights drawn by the initializer of the run; biases too, if it has them."""
+        """Return the model with weights drawn by the initializer of the run, biases included if it has them."""
         import torch
 
         model = self.model()
@@ -141,7 +141,7 @@ class _Job:
         return model
 
     def pairs(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pairs of inputs: the same for all runs with one data set and one seed."""
+        """Return pairs of inputs; they are the same for all runs with the same data set and seed."""
         import torch
 
         from initscope.data.sources import pairs_of
@@ -167,7 +167,10 @@ def _measured(job: _Job) -> Rows:
 
 
 def _rms(errors: Any) -> Any:
-    """An error of the mean over pairs that share what was sampled: not smaller than that of one pair."""
+    """Return the standard error of the mean over pairs that share sampled quantities.
+
+    It is not smaller than that of one pair.
+    """
     import numpy as np
 
     return np.sqrt(np.square(errors).mean(axis=1))

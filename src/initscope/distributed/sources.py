@@ -1,4 +1,4 @@
-"""`open_blocks`: a .npy file, Parquet or a folder of images as blocks, of which one at a time is in memory."""
+"""`open_blocks`: opens a .npy file, Parquet or a folder of images as blocks, with one block in memory at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _HINT = "give a .npy file, a Parquet file or folder, or a folder of images"
 
 @dataclass(frozen=True)
 class Block:
-    """Rows ``start`` to ``stop`` of a source; small itself, it is sent to whoever reads it."""
+    """Rows ``start`` to ``stop`` of a source.
+
+    The object is small and can be sent to the process that reads the rows.
+    """
 
     source: _Source
     start: int
@@ -46,7 +49,7 @@ class Block:
         return self.stop - self.start
 
     def read(self) -> ImageSet:
-        """The rows, as any loader of images returns them."""
+        """Load the rows, as any loader of images returns them."""
         source = self.source
         check_content(source.path, source.content(), source.opened)
         data = source.read(self.start, self.stop)
@@ -74,7 +77,7 @@ class Blocks:
 
     @property
     def summary(self) -> str:
-        """Name, rows, shape and blocks in one line."""
+        """Return name, rows, shape and blocks in one line."""
         return f"{self.name}: {len(self)} rows {'×'.join(map(str, self.shape))} in {len(self.blocks)} blocks"
 
     def dask_array(self) -> dask.array.Array:
@@ -108,7 +111,7 @@ class _Source(ABC):
 
     @abstractmethod
     def bounds(self, rows: int | None) -> list[int]:
-        """Where blocks begin, and the end."""
+        """Return the first row of each block, and the end."""
 
 
 def _even(count: int, rows: int) -> list[int]:
@@ -158,7 +161,7 @@ class _Folder(_Source):
 
 @lru_cache(maxsize=2)
 def _files(folder: Path, opened: str) -> list[Path]:
-    """The files of a folder whose listing was ``opened``; they are listed once, for there may be millions."""
+    """Return the files of a folder with the listing ``opened``; they are listed once, because there may be millions."""
     files = image_files(folder)
     check_content(folder, _listing(folder, files), opened)
     return files
@@ -173,7 +176,7 @@ def _files_content(files: Iterable[Path]) -> str:
 
 
 def check_content(path: Path, content: str, opened: str) -> None:
-    """Refuse data that are not those with which the run began."""
+    """Refuse data that have changed since the run began."""
     if content != opened:
         raise InputError(
             f"{path} has changed since the run began: it was replaced, or this machine has another copy; "
@@ -183,7 +186,7 @@ def check_content(path: Path, content: str, opened: str) -> None:
 
 @dataclass(frozen=True)
 class _Parquet(_Source):
-    """Row groups are read whole: blocks end where they end."""
+    """Row groups are read completely, so blocks end at their ends."""
 
     groups: tuple[tuple[Path, int, int], ...] = ()
     """File, number in it, and rows of every row group."""
@@ -249,7 +252,7 @@ def open_blocks(
         A .npy file; a Parquet file or a folder of them (one column of lists, or columns of numbers; ``label``); or a
         folder of images.
     rows : int, optional
-        Rows of a block; by default what makes 16 million values. Row groups of Parquet are not cut.
+        Rows per block; by default the number that makes 16 million values. Row groups of Parquet are not cut.
     size : int or pair of int, optional
         Folders of images: crop and resize to this.
     shape : tuple, optional

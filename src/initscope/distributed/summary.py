@@ -1,4 +1,4 @@
-"""The page of a sweep: results over what varies, as phase diagrams or lines, cosines against depth, what failed."""
+"""The page of a sweep: results against the varied settings, cosines against depth, failed runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VALUES = {"train": "accuracy", "mean-width": "mean_width"}
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> None:
-    """Write the page of these rows into the folder; it is not taken for data there."""
+    """Write the page of these rows into the folder, under a name that Parquet readers ignore."""
     done = [row for row in rows if row["status"] == "done"]
     failed = [row for row in rows if row["status"] == "failed"]
     figures = []
@@ -58,7 +58,7 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def _varied(rows: Sequence[Row]) -> dict[str, str]:
-    """What the grid holds, axis by axis."""
+    """Return the values of the grid, axis by axis."""
     names = ("architecture", "width", "depth", "initializer", "activation", "data", "seed", "quantity")
     results = {name: list(dict.fromkeys(row[name] for row in rows if row[name] is not None)) for name in names}
     return {
@@ -69,7 +69,7 @@ def _varied(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _curves(rows: Sequence[Row], most: int) -> list[tuple[Axes, str]]:
-    """Mean cosine after each layer by width, one figure for each architecture, activation, initializer, data and depth.
+    """Plot the mean cosine after each layer by width, one figure per setting of the other axes.
 
     At most ``most`` figures are drawn, evenly spaced.
     """
@@ -246,7 +246,7 @@ def _line(results: Sequence[Result], value: str, of: Sequence[str | None]) -> tu
 
 
 def _draw_line(axes: Axes, quantity: str, points: Mapping[float, Sequence[float]], label: str, color: str) -> None:
-    """Means over the runs of each point, as a line where they are predicted; others have two standard errors."""
+    """Plot means over the runs of each point, as a line if they are predicted, otherwise with two standard errors."""
     positions, runs = zip(*sorted(points.items()), strict=True)
     means = [statistics.fmean(numbers) for numbers in runs]
     if quantity == "predict":

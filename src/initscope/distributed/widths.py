@@ -18,7 +18,7 @@ __all__ = ["layer_widths_of_blocks", "mean_width_of_blocks"]
 
 
 def mean_width_of_blocks(blocks: Blocks, *, draws: int = 128, seed: int = 0, dask: str | None = None) -> MeanWidth:
-    """What `initscope.mean_width` says of all rows, read twice: for their mean, then for their extremes."""
+    """Compute `initscope.mean_width` of all rows in two passes: for their mean, then for their extremes."""
     check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block} for block in blocks}
     sums = dict(on_blocks(_sum, jobs, dask))
@@ -47,7 +47,7 @@ def _running_width(job: Mapping[str, Any]) -> RunningWidth:
 def layer_widths_of_blocks(
     model: ModelName, blocks: Blocks, *, draws: int = 128, seed: int = 0, dask: str | None = None
 ) -> LayerWidths:
-    """What `initscope.measurement.layer_widths` says of all rows, run twice: for means, then for extremes."""
+    """Compute `initscope.measurement.layer_widths` of all rows in two passes: for means, then for extremes."""
     check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block, "model": model} for block in blocks}
     sums = dict(on_blocks(_layer_sums, jobs, dask))

@@ -10,8 +10,8 @@ __all__ = ["squared_distances"]
 def squared_distances(rows: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     r"""Squared Euclidean distances ``[rows, anchors]`` in float64.
 
-    :math:`\|x\|^2 - 2\langle x,a\rangle + \|a\|^2` around the mean of the anchors: far from the origin the terms would
-    be large and nearly equal, and their difference would be rounding error.
+    The squared distances are computed as :math:`\|x\|^2 - 2\langle x,a\rangle + \|a\|^2` around the mean of the
+    anchors, because far from the origin the difference of large, nearly equal terms is rounding error.
 
     >>> squared_distances(np.array([[1e9, 0.0]]), np.array([[1e9, 3.0], [1e9 + 4, 0.0]]))
     array([[ 9., 16.]])

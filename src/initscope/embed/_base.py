@@ -23,7 +23,7 @@ _BLOCK_VALUES = 1 << 20  # per block: the scores stay in the CPU cache, where pa
 
 
 def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
-    """Generator from what scikit-learn calls a random state: None, an int, a RandomState or a Generator."""
+    """Return a NumPy generator for scikit-learn's ``random_state``: None, an int, a RandomState or a Generator."""
     if random_state is None:
         return np.random.default_rng()
     if isinstance(random_state, np.random.RandomState):
@@ -97,7 +97,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: Any) -> np.ndarray:
         """Embed the rows of ``X`` in the float type of `fit`, block by block.
 
-        In addition to input and output it needs some tens of megabytes, for any number of rows.
+        In addition to input and output, this needs some tens of megabytes for any number of rows.
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
@@ -129,7 +129,7 @@ class Hasher(Embedding):
 
     @abstractmethod
     def _scores(self, block: np.ndarray) -> np.ndarray:
-        """Real numbers [rows, bits] whose signs are the bits."""
+        """Return real numbers [rows, bits] whose signs are the bits."""
 
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         scores = self._scores(block)

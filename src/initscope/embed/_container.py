@@ -1,7 +1,7 @@
 """A small file format for arrays: magic, version, JSON header, payload, SHA-256 over all of it.
 
-Nothing in a file is trusted before its size and checksum are right; nothing is ever unpickled.
-Files are written atomically, so that a reader sees the old file or the new one, whole.
+No content of a file is used before its size and checksum are verified; nothing is unpickled. Files are written
+atomically, so that a reader sees the old file or the new one, whole.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def storable(array: np.ndarray) -> np.ndarray:
 
 
 def expect(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], *shape: int | None) -> np.ndarray:
-    """The array of that name if it has this type and shape (None: any length), else `ValueError`."""
+    """Return the array of that name if it has this type and shape (None: any length); otherwise raise `ValueError`."""
     array = arrays[name]
     lengths = [given if wanted is None else wanted for wanted, given in zip(shape, array.shape)]
     if array.dtype != dtype or array.ndim != len(shape) or list(array.shape) != lengths:
@@ -112,7 +112,10 @@ def _checked_digest(path: Path, file: BinaryIO, size: int) -> bytes:
 
 
 def _unpacked(file: BinaryIO, size: int, header_length: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Meta and arrays of the ``size`` bytes between prefix and checksum; nothing is allocated that is not there."""
+    """Return metadata and arrays of the ``size`` bytes between prefix and checksum.
+
+    Memory is allocated only for bytes that exist.
+    """
     if header_length > size:
         raise ValueError("length")
     file.seek(_PREFIX.size)

@@ -1,6 +1,6 @@
 """`Graph`: faiss's HNSW graph of the distinct codes; each node stands for all codes equal to it.
 
-In a graph of all codes, equal codes would link only to one another, and the search would never leave them.
+In a graph of all codes, equal codes would link only to each other, and the search could not leave them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Graph:
                 self._nodes = nodes
 
     def search(self, queries: np.ndarray, k: int, effort: int) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and numbers of the nearest codes, -1 where fewer than ``k`` were found."""
+        """Return distances and node numbers of the nearest codes, -1 if fewer than ``k`` were found."""
         self._index.hnsw.efSearch = max(effort, k)
         near, distinct = self._index.search(queries, min(k, self._index.ntotal))
         if self._groups is None:
@@ -77,7 +77,7 @@ class Graph:
         }
 
     def restore(self, arrays: dict[str, np.ndarray], count: int) -> None:
-        """Fill an empty graph; faiss follows links unchecked, so that each is checked here."""
+        """Fill an empty graph; every link is checked here, because faiss follows links unchecked."""
         faiss, hnsw = load_faiss(), self._index.hnsw
         codes = expect(arrays, "codes", np.uint8, None, self._index.code_size)
         nodes = expect(arrays, "places", np.int64, count)

@@ -15,7 +15,7 @@ Shape = tuple[int, int, int]
 
 
 def linear(block: np.ndarray, weights: np.ndarray, thresholds: np.ndarray | None, device: str | None) -> np.ndarray:
-    """``block @ weights.T - thresholds``, on a torch device if one is named."""
+    """Return ``block @ weights.T - thresholds``, computed on a torch device if one is given."""
     if device is None:
         scores = block @ weights.T
         if thresholds is not None:
@@ -45,7 +45,7 @@ def image_shape_of(shape: Any, features: int) -> Shape:
 
 
 def kernel_shape(kernel_size: int, shape: Shape) -> tuple[int, int]:
-    """Return height and width of the filter: square, or one line if the image is one line."""
+    """Return height and width of the filter: square, or a line if the image is a line."""
     side = check_count("kernel_size", kernel_size, most=max(shape[1:]), hint="no larger than the image")
     return min(side, shape[1]), min(side, shape[2])
 

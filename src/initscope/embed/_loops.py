@@ -1,7 +1,7 @@
 """Nearest codes by Hamming distance in one pass, compiled. Importing this file imports numba.
 
-Codes lie in blocks of `BLOCK`, word by word (``uint64 [blocks, words, BLOCK]``), so that a block's distances to a
-query are vector instructions throughout. A block stays in the cache while all queries look at it.
+Codes are stored in blocks of `BLOCK`, word by word (``uint64 [blocks, words, BLOCK]``), so that the distances of a
+block are computed by vector instructions. A block stays in the cache while all queries look at it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _distances(block: Any, query: Any, out: Any) -> int:
 
 @compiled
 def _keep_nearest(distances: Any, indices: Any, size: int, k: int, worst: int, fewer: int) -> int:
-    """Drop all but the first ``k`` candidates: those nearer than ``worst`` (there are ``fewer``), then those at it."""
+    """Keep the first ``k`` candidates: the ``fewer`` ones nearer than ``worst``, then those at distance ``worst``."""
     kept, at_worst = 0, k - fewer
     for i in range(size):
         if distances[i] > worst or (distances[i] == worst and at_worst == 0):
@@ -67,8 +67,8 @@ def nearest(
 ) -> None:
     """The ``k`` nearest of ``count`` codes to each query into ``distances``, ``indices [queries, k]``; ties in order.
 
-    A query keeps candidates and how many of them lie at each distance. ``worst`` is the k-th smallest distance so far:
-    later codes count only below it, so few are ever looked at one by one.
+    Each query has its candidates, and their number at each distance. ``worst`` is the k-th smallest distance so far:
+    later codes count only below it, so few codes are examined individually.
     """
     asked, k = distances.shape
     farthest = 64 * queries.shape[1] + 1

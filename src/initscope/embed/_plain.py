@@ -1,4 +1,7 @@
-"""A flat index without faiss: NumPy compares all codes. It does what `HammingIndex` asks of faiss's flat index."""
+"""A flat index without faiss: NumPy compares all codes.
+
+It has the methods of faiss's flat index that `HammingIndex` calls.
+"""
 
 from __future__ import annotations
 

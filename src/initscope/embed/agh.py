@@ -18,16 +18,15 @@ class AGH(Hasher):
     r"""Anchor graph hashing [LiuWangKumarChang2011]_: unsupervised.
 
     Rows are connected to their s nearest of m anchors (k-means centers) with Gaussian weights Z that sum to one. The
-    graph
-    :math:`Z\Lambda^{-1}Z^T`, :math:`\Lambda = \mathrm{diag}(Z^T1)`, has eigenvectors :math:`ZW`,
-    :math:`W = \Lambda^{-1/2}V\Sigma^{-1/2}` from the m × m matrix :math:`\Lambda^{-1/2}Z^TZ\Lambda^{-1/2}`; the
-    constant one is dropped and the signs of the next are bits. With ``layers=2`` each eigenvector gives a second bit:
-    either side is cut again where the graph is cut least, in balance.
+    graph :math:`Z\Lambda^{-1}Z^T`, :math:`\Lambda = \mathrm{diag}(Z^T1)`, has eigenvectors :math:`ZW`, :math:`W =
+    \Lambda^{-1/2}V\Sigma^{-1/2}` from the m × m matrix :math:`\Lambda^{-1/2}Z^TZ\Lambda^{-1/2}`; the constant one is
+    dropped and the signs of the next are bits. With ``layers=2`` each eigenvector gives a second bit: each side is
+    split again where the cut of the graph is smallest, under balance.
 
     Parameters
     ----------
     bits : int
-        At most ``layers`` times the number of anchors less one.
+        At most ``layers`` times (number of anchors - 1).
     layers : {1, 2}
     anchors : int
         Fewer if there are fewer rows.
@@ -103,7 +102,7 @@ class AGH(Hasher):
         return indices, squares
 
     def _ties(self, index: np.ndarray, squares: np.ndarray) -> csr_array:
-        """Z from the nearest anchors of its rows: weights to them, zero to the others."""
+        """Return Z: the weights of each row to its nearest anchors, zero to the others."""
         weights = np.exp(-(squares - squares[:, :1]) / self.bandwidth_)
         weights /= weights.sum(axis=1, keepdims=True)
         offsets = np.arange(len(index) + 1) * index.shape[1]

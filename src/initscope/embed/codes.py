@@ -77,7 +77,7 @@ def hamming_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def hamming_blocks(queries: np.ndarray, codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield ``(rows, distances [rows, N])`` block by block, so that the whole matrix is never held."""
+    """Yield ``(rows, distances [rows, N])`` block by block; the whole matrix is never in memory."""
     queries, codes = check_codes("queries", queries), check_codes("codes", codes)
     if queries.shape[1] != codes.shape[1]:
         raise InputError(f"queries have {queries.shape[1]} bytes a code, the others {codes.shape[1]}")

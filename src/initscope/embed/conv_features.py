@@ -18,7 +18,7 @@ __all__ = ["ConvFeatures"]
 
 
 class ConvFeatures(Embedding):
-    r"""Random filters, cyclic convolution, ReLU: norms are preserved and cosines are known for every pair of images.
+    r"""Random filters, cyclic convolution, ReLU: preserves norms and has a known expected cosine for every pair.
 
     .. math:: x \mapsto N^{-1/2}\,(\max(F_k * x, 0))_{k\le N},\quad F_k \sim N(0, 2/r^2),\qquad E\|\cdot\|^2 = \|x\|^2
 
@@ -31,7 +31,8 @@ class ConvFeatures(Embedding):
     kernel_size : int
         Side r of the filters.
     image_shape : tuple, optional
-        ``(channels, height, width)`` of a row; by default one channel, square if the length is, else one line.
+        ``(channels, height, width)`` of a row; by default one channel, and a square if the length allows it, otherwise
+        a line.
     pool : int, optional
         Average each filter's response over a grid of ``pool × pool`` cells (1: over the whole image): fewer features,
         nearly invariant to small shifts. The predicted distortion holds without pooling.

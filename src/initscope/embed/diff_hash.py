@@ -1,4 +1,4 @@
-"""`DiffHash`: projections that separate unlike pairs more than like ones, each cut at its best threshold."""
+"""`DiffHash`: projections that separate unlike pairs more than like pairs, each with its best threshold."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class DiffHash(SupervisedHasher):
     r"""Difference of covariances [Strecha2012]_.
 
     With :math:`\Sigma_P, \Sigma_N` the second moments of x - x' over like and unlike pairs, the projections are the
-    eigenvectors of :math:`\alpha\Sigma_P - \Sigma_N` with the smallest eigenvalues; each is cut where like pairs are
-    split least and unlike pairs most. All pairs of the labels are used, without forming them.
+    eigenvectors of :math:`\alpha\Sigma_P - \Sigma_N` with the smallest eigenvalues. The threshold of each separates the
+    fewest like pairs and the most unlike pairs. All pairs of the labels are used, without forming them.
 
     Parameters
     ----------

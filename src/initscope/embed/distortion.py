@@ -54,8 +54,8 @@ class HammingDistortion(Result):
     bound : float, or None for orthogonal rows
         No pair exceeds it with probability ``1 - delta`` over the layer (exact binomial tails, union over the pairs).
     bias, bias_standard_error : float
-        Mean of ``hamming/bits - angle/π`` over the pairs, and its standard error over the bits: bits are independent
-        draws, pairs that share rows and one layer are not. None for orthogonal rows and fewer than 16 bits.
+        Mean of ``hamming/bits - angle/π`` over the pairs, and its standard error over the bits. Bits are independent,
+        but pairs that share rows and one layer are not. None for orthogonal rows and fewer than 16 bits.
     pvalue : float or None
         Probability of a bias at least this large under the binomial distribution, by Student's t over the bits; valid
         even if pairs share rows.
@@ -131,7 +131,7 @@ def hamming_distortion(
 
 
 def _bias_test(deviations: np.ndarray) -> tuple[float | None, float | None]:
-    """Standard error of the mean of independent deviations, one for each bit, and the p-value of that mean."""
+    """Return the standard error of the mean of independent deviations, one per bit, and the p-value of that mean."""
     from scipy.stats import t
 
     bits = len(deviations)
@@ -151,12 +151,12 @@ def unequal_by_bit(codes: np.ndarray, left: np.ndarray, right: np.ndarray, bits:
 
 
 def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:
-    r"""Smallest ε such that no pair deviates by more, with probability 1-δ, whatever the angles.
+    r"""Return the smallest ε such that no pair deviates by more, with probability 1-δ, for any angles.
 
     .. math:: \text{pairs}\cdot\max_p P\bigl(|B/m - p| > \varepsilon\bigr) \le \delta,\quad B\sim\mathrm{Binomial}(m, p)
 
-    The planner `initscope.plan.bits` read the other way; the tails are those of `theory.concentration.sign_failure`.
-    1 if no ε below 1 is enough.
+    This is the inverse of the planner `initscope.plan.bits`; the tails are those of
+    `theory.concentration.sign_failure`.
 
     >>> round(hamming_bound(256), 3)      # 0.061 in the normal approximation
     0.062
@@ -171,7 +171,7 @@ def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:
 
 
 def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of random pairs of different rows; no pair comes twice, so there are at most rows·(rows-1)/2.
+    """Return indices of random pairs of different rows; no pair occurs twice, so there are at most rows·(rows-1)/2.
 
     >>> left, right = random_pairs(3, 100, np.random.default_rng(0))
     >>> sorted(zip(left.tolist(), right.tolist()))
@@ -189,7 +189,7 @@ def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.nd
 
 
 def rows_of_pairs(X: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of ``X`` that occur in pairs, and the pairs as indices into them."""
+    """Return the rows of ``X`` that occur in pairs, and the pairs as indices of these rows."""
     used, indices = np.unique(np.stack([left, right]), return_inverse=True)
     return X[used], *indices.reshape(2, -1)
 
@@ -197,7 +197,7 @@ def rows_of_pairs(X: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[n
 def mean_patch_angle(
     rows: np.ndarray, left: np.ndarray, right: np.ndarray, kernel_size: int | None, shape: Shape
 ) -> np.ndarray:
-    """Angle of each pair, averaged over cyclic patches if there is a kernel (else the angle of the whole rows).
+    """Return the angle of each pair, averaged over cyclic patches if there is a kernel, otherwise of the whole rows.
 
     A zero patch has code 0 for every filter: against another it counts as a right angle, against a zero as none.
     """

@@ -75,7 +75,7 @@ def evaluate_retrieval(queries: Any, query_labels: Any, codes: Any, labels: Any)
 
 
 def evaluate_among_others(codes: Any, labels: Any) -> Evaluation:
-    """Rank all other codes for each code. A code that is alone in its class is skipped."""
+    """Rank all other codes for each code. A code without another code of its class is skipped."""
     codes, labels = np.asarray(codes), np.asarray(labels)
     _, class_index, size = np.unique(labels, return_inverse=True, return_counts=True)
     asked = np.flatnonzero(size[class_index] > 1)

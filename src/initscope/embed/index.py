@@ -37,7 +37,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _in_turn(method: Method) -> Method:
-    """Let one thread at a time use an index: faiss does not support a search while codes are added."""
+    """Let one thread at a time use an index, because faiss does not support a search while codes are added."""
 
     @functools.wraps(method)
     def alone(self: HammingIndex, *args: Any, **options: Any) -> Any:
@@ -58,10 +58,10 @@ class HammingIndex:
         Exact; inverted lists (a few percent of the codes are compared); graph of the distinct codes (fast, cannot
         remove).
     lists, probes : int
-        Of "ivf": number of lists (None: four times the root of the number of codes first added) and how many are
-        searched.
+        For "ivf": number of lists (None: four times the root of the number of codes in the first call of `add`) and
+        number of lists that are searched.
     links, effort : int
-        Of "hnsw": links per code, and length of the list of candidates while searching.
+        For "hnsw": links per code, and length of the list of candidates during the search.
 
     Examples
     --------
@@ -119,10 +119,10 @@ class HammingIndex:
 
     @_in_turn
     def add(self, codes: Any, ids: Any = None) -> None:
-        """Add codes under ``ids`` (whole numbers, all different; by default they go on counting).
+        """Add codes under ``ids`` (different whole numbers; by default they continue the present ones).
 
-        All or nothing: bad codes or ids change nothing, and an interrupt comes before or after. An "ivf" index makes
-        its lists from the first codes it gets.
+        Bad codes or ids change nothing, and an interrupt takes effect before or after the change. An "ivf" index builds
+        its lists from the codes of the first call.
         """
         self._check_whole()
         codes = self._words(check_codes("codes", codes, self.bits))
@@ -196,10 +196,10 @@ class HammingIndex:
 
     @_in_turn
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to ``path``: a whole new file, renamed over the old one only when it is on the disk.
+        """Write the index to a new file, which replaces ``path`` only when it is completely on the disk.
 
-        If the index was loaded from this file and another process has saved to it since, `InputError`: the changes of
-        that process would be lost. `edit` waits for other processes instead.
+        If another process has saved to this file since the index was loaded from it, `InputError` is raised, because
+        that process's changes would be lost. `edit` waits for other processes instead.
         """
         destination = os.path.realpath(path)
         with nullcontext() if destination == self._edited else locked(path):
@@ -250,7 +250,7 @@ class HammingIndex:
 
     @_in_turn
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Options and arrays: what files and pickles hold."""
+        """Return options and arrays for files and pickles."""
         self._check_whole()
         options = {name: getattr(self, name) for name in ("bits", "kind", "lists", "probes", "links", "effort")}
         return options, {"ids": self._ids, **self._arrays()}
@@ -266,7 +266,10 @@ class HammingIndex:
             raise InputError("an add or remove was interrupted half-way; load the index again from where it was saved")
 
     def _exhaustive(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return distances and indices: by faiss at first, by compiled loops once loading them pays; both agree."""
+        """Return distances and indices, by faiss at first and by compiled loops once loading them pays.
+
+        Both give the same result.
+        """
         self._compared += len(queries) * len(self) * self._padded // 64
         if self._scan is None and not self._loops_fail and (loops := scan_loops(self._compared)):
             self._scan = Scan(stored(self._index), loops)

@@ -20,7 +20,7 @@ class ITQ(Hasher):
     .. math:: \min_{B\in\{-1,1\},\,R} \|B - VR\|_F,\qquad B = \mathrm{sign}(VR),\quad R = UW^T
               \text{ from } V^TB = USW^T,
 
-    the two steps in turn. With fewer components than bits R has orthonormal rows.
+    the two steps in turn. With fewer components than bits, R has orthonormal rows.
 
     Parameters
     ----------

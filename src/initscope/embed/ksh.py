@@ -27,7 +27,7 @@ class KSH(SupervisedHasher):
     anchors : int
         Random rows that serve as anchors (fewer if there are fewer rows).
     steps : int
-        Steps of the smoothed ascent (L-BFGS); 0 keeps the relaxed solution.
+        Number of steps of the smoothed ascent (L-BFGS); 0 returns the relaxed solution.
     packed : bool
     random_state : int, RandomState, Generator or None
     """

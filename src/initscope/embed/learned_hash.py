@@ -27,9 +27,9 @@ class LearnedHash(SupervisedHasher):
 
     The code is smooth while training, :math:`b = \tanh f(x)`, and the probability that a pair is like is modeled as
     :math:`1/(1+e^{-s\langle b,b'\rangle/m})` with sharpness s; the logistic loss, like and unlike pairs weighing the
-    same in total, is minimized by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels all pairs of a batch count.
-    The softmax loss asks for less, only that like rows are nearer than unlike ones [Khosla2020]_: the mean over like
-    pairs of :math:`-\log(e^{s\langle b_i,b_j\rangle/m} / \sum_{k\ne i} e^{s\langle b_i,b_k\rangle/m})`.
+    same in total, is minimized by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels, all pairs of a batch are
+    used. The softmax loss only requires that like rows are nearer than unlike rows [Khosla2020]_: it is the mean over
+    like pairs of :math:`-\log(e^{s\langle b_i,b_j\rangle/m} / \sum_{k\ne i} e^{s\langle b_i,b_k\rangle/m})`.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class LearnedHash(SupervisedHasher):
     dropout, input_dropout : float
         Share of hidden units and of inputs left out at random while training.
     loss : str, optional
-        ``"logistic"``, or ``"softmax"`` (labels only): better for one layer, which cannot push all classes apart. By
-        default softmax for one layer on labels, else logistic.
+        ``"logistic"``, or ``"softmax"`` (labels only), which is better for one layer, because one layer cannot separate
+        all classes. By default softmax for one layer on labels, otherwise logistic.
     sharpness : float
         s above.
     packed : bool
@@ -116,7 +116,7 @@ class LearnedHash(SupervisedHasher):
         return self._train(X, len(labels), loss)
 
     def fit_pairs(self, left: Any, right: Any, like: Any) -> Self:
-        """Train on given pairs: rows i of ``left`` and ``right`` are alike where ``like[i]`` is true (or 1, not 0)."""
+        """Train on given pairs: rows i of ``left`` and ``right`` are similar if ``like[i]`` is true."""
         import torch
 
         if self.loss not in (None, "logistic"):

@@ -1,7 +1,7 @@
 """Retrieval metrics with ties counted exactly: the mean over all orders of equal distances, and its best and worst.
 
-Short codes put thousands of items at the same distance, and the order within them decides tens of points of mAP.
-Everything follows from two counts per query and distance (all items, relevant items).
+Short codes give thousands of items the same distance, and the order of these ties changes mAP by tens of percentage
+points. Everything follows from two counts per query and distance (all items, relevant items).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MeanAveragePrecision(Result):
     standard_error : float
         Over the queries.
     best, worst : float
-        The luckiest and the unluckiest order of ties: what a sort that happens to keep or break classes can report.
+        Return the best and the worst value over all orders of ties: the range that sorting algorithms can report.
     queries, items, skipped : int
         Queries counted, items ranked, queries without any relevant item (not counted).
     """
@@ -51,7 +51,7 @@ class MeanAveragePrecision(Result):
 class PrecisionRecall(Result):
     """Precision and recall at ranks ``k`` (mean over ties) and within Hamming radii.
 
-    Means over the queries. A query with nothing in its radius has precision 0 there, as is usual.
+    Means over the queries. A query without an item in its radius has precision 0, as is usual.
     """
 
     rank: tuple[int, ...]

@@ -36,8 +36,8 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     .. math:: \mu(x) = k(x)^T(K+s^2I)^{-1}Y, \qquad v(x) = k(x,x) - k(x)^T(K+s^2I)^{-1}k(x)
 
     on targets Y, of classes the indicators less their means [Lee2018]_; K is scaled to mean diagonal 1. With
-    ``method="svm"`` scikit-learn's support vector machine. As a transformer it gives the rows :math:`k(x)^T`, for any
-    estimator that takes ``kernel="precomputed"``.
+    ``method="svm"`` scikit-learn's support vector machine. As a transformer it returns the rows :math:`k(x)^T`, for any
+    estimator with ``kernel="precomputed"``.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     method : {"gp", "svm"}
         Gaussian process, or support vectors (classes only).
     noise : float or "auto"
-        :math:`s^2`, for support vectors 1/C. "auto": the value with the least exact leave-one-out error on a grid;
-        1e-4, which fits all samples, where a class has fewer than five.
+        :math:`s^2`, for support vectors 1/C. "auto": the value on a grid with the smallest exact leave-one-out error;
+        1e-4, which fits all samples, if a class has fewer than five samples.
     initializer : Initializer, its class or its name, optional
         The distribution of the weights. None: the variances that the model's weights have now.
     seed : int
         Seed for models of which some ops are sampled.
     device : str or torch.device, optional
-        Where torch computes kernels, as in `initscope.kernel`.
+        Device on which torch computes kernels, as in `initscope.kernel`.
 
     Attributes
     ----------
@@ -125,7 +125,10 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._decided(self._mean(self.transform(X)))
 
     def decision_function(self, X: Any) -> Floats:
-        """The process's means of all classes, ``[len(X), classes]``; of support vectors what scikit-learn gives."""
+        """Return the posterior means of all classes, ``[len(X), classes]``.
+
+        With support vectors, scikit-learn's decision values.
+        """
         rows = self.transform(X)
         if self.method == "svm" and self._solved():
             return np.asarray(self.svm_.decision_function(rows))

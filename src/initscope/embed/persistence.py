@@ -88,7 +88,7 @@ def hasher_state(hasher: Hasher) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def load_hasher(path: str | os.PathLike[str]) -> Hasher:
-    """Read a fitted hash; a foreign, truncated or damaged file, or one that cannot encode a row, is refused."""
+    """Read a fitted hash; a foreign, truncated or damaged file, or a hash that cannot encode a row, is refused."""
     meta, arrays = read_arrays(path, _MAGIC, _VERSION, "a fitted hash")
     try:
         return restored_hasher(meta, arrays)
@@ -136,7 +136,7 @@ def _is_learned(name: str) -> bool:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """``value`` as JSON takes it: a number, a text, a flag, None, or a list of them."""
+    """Return ``value`` as a JSON value: a number, a text, a Boolean, None, or a list of these."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(name, item) for item in value]
     if isinstance(value, np.generic):

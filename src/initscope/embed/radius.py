@@ -19,7 +19,7 @@ __all__ = ["Matches", "within_radius"]
 
 @dataclass(frozen=True)
 class Matches(Result):
-    """Pairs of a query and a code within the radius: three arrays of one length, nearest first for each query."""
+    """Pairs of a query and a code within the radius: three arrays of equal length, nearest first for each query."""
 
     queries: np.ndarray
     distances: np.ndarray

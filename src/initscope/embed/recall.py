@@ -30,8 +30,8 @@ class CandidateRecall(Result):
 
     ``ranks[q, j]`` is the rank, from 1, of the code of the j-th nearest vector of query ``q`` among all codes. The
     vector is found if there are at least that many candidates, so the ranks give the recall for any number of
-    candidates. ``standard_error`` is over the queries. ``asked`` is the share of the stored vectors that were queries,
-    0 for queries of the user; the error of such a sample without replacement is smaller by √(1 - asked).
+    candidates. ``standard_error`` is over the queries. ``asked`` is the share of the stored vectors that served as
+    queries, 0 for queries of the user; the error of such a sample without replacement is smaller by √(1 - asked).
     """
 
     share: float

@@ -1,4 +1,4 @@
-"""`ReLUFeatures`: random dense ReLU layers as features that preserve norms and map angles by a known function."""
+"""`ReLUFeatures`: random dense ReLU layers as features that preserve norms and change angles by a known function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ReLUFeatures"]
 
 
 class ReLUFeatures(Embedding):
-    r"""Random dense ReLU layers that preserve norms and map cosines by a known function.
+    r"""Random dense ReLU layers that preserve norms and change cosines by a known function.
 
     .. math:: u \mapsto \sqrt{2/m}\,\max(Au, 0),\quad a_{ij}\sim N(0, 1),\qquad
               E\|\cdot\|^2 = \|u\|^2,\quad \cos \mapsto \frac{\sin\theta + (\pi-\theta)\cos\theta}{\pi}

@@ -1,4 +1,4 @@
-"""`Scan`: exhaustive search by the compiled loops, several times faster than faiss's, and when it pays to load them."""
+"""`Scan`: exhaustive search by compiled loops, several times faster than faiss's, loaded when this pays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scan_loops(compared: int) -> ModuleType | None:
 
 
 class Scan:
-    """Packed codes ``uint8 [N, bytes]`` as the loops want them."""
+    """Packed codes ``uint8 [N, bytes]`` in the layout of the loops."""
 
     def __init__(self, codes: np.ndarray, loops: ModuleType) -> None:
         self._loops = loops

@@ -27,11 +27,12 @@ _MAGIC, _VERSION = b"initscope-seek1\n", 1
 class Searcher:
     """Nearest neighbors by cosine: short codes select candidates, and the vectors themselves rank them.
 
-    The distance of two codes is binomial around the angle of the vectors [Charikar2002]_. The nearest codes alone find
-    few of the nearest vectors; the nearest hundred codes contain many more. The share of the ten nearest that 256 bits
-    find, without and with 100 candidates: .61 and .994 on 1,700 digits, .48 and 1.00 on 10,000 points in clusters, .25
-    and .61 on 14,400 crops of photographs, .14 and .44 on 10,000 Gaussian points. Gaussian points all have about equal
-    distances and need more candidates. `recall` measures the share on your vectors, and the candidates to reach others.
+    The distance of two codes is binomial around the angle of the vectors [Charikar2002]_. The nearest codes alone
+    contain few of the nearest vectors; the nearest hundred codes contain many more. The share of the ten nearest
+    neighbors that 256 bits find, without and with 100 candidates, is .61 and .994 on 1,700 digits, .48 and 1.00 on
+    10,000 points in clusters, .25 and .61 on 14,400 crops of photographs, .14 and .44 on 10,000 Gaussian points.
+    Gaussian points all have about equal distances and need more candidates. `recall` measures the share on your
+    vectors, and the candidates to reach others.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class Searcher:
         Any hash of `initscope.embed`; by default `SignHash` with ``bits`` bits, not centered because the cosine that
         ranks the candidates is not centered.
     kind : {"flat", "ivf", "hnsw"}
-        Of `HammingIndex`; all but "flat" need faiss.
+        Kind of the `HammingIndex`; all kinds except "flat" need faiss.
     seed : int
         Of the default hash.
 
@@ -54,8 +55,8 @@ class Searcher:
     >>> neighbors.ids[:, 0]
     array([0, 1])
 
-    Vectors are not copied: a memory-mapped array (`numpy.load` with ``mmap_mode="r"``, or the path of a
-    .npy file) stays on the disk, is encoded in blocks, and only candidates are read again.
+    Vectors are not copied: a memory-mapped array (`numpy.load` with ``mmap_mode="r"``, or the path of a .npy file)
+    stays on the disk and is encoded in blocks; only candidates are read again.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Searcher:
     def recall(self, Q: Any = None, k: int = 10, *, sample: int = 100, seed: int = 0) -> CandidateRecall:
         """Measure the share of the ``k`` nearest that a search finds, and the candidates needed for other shares.
 
-        Queries are the rows of ``Q``, or by default a ``sample`` of the stored vectors, each left out of its own
+        Queries are the rows of ``Q``, or by default a ``sample`` of the stored vectors, each excluded from its own
         result. Every vector is compared with every query once. The result is for exhaustive search; "ivf" finds less.
         The standard error is over the queries; if all stored vectors are queries it is 0.
 
@@ -157,11 +158,11 @@ class Searcher:
         return candidate_recall(Q, self.hasher.transform(Q), codes, vectors_at, k, candidates)
 
     def radius(self, Q: Any, radius: int) -> Matches:
-        """All vectors whose codes differ from a query's in at most ``radius`` bits."""
+        """Return all vectors whose codes differ from a query's in at most ``radius`` bits."""
         return within_radius(self.index, self.hasher.transform(_vectors(Q)), radius)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write hash, codes and vectors to one file, renamed over an old one when it is whole on the disk.
+        """Write hash, codes and vectors to a new file, which replaces ``path`` only when it is completely on the disk.
 
         Vectors that were left on the disk are copied into it. The hash must be one of `initscope.embed`.
         """
@@ -178,7 +179,7 @@ class Searcher:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote, vectors into memory; a foreign, truncated or damaged file is refused."""
+        """Read what `save` wrote, with the vectors in memory; a foreign, truncated or damaged file is refused."""
         meta, arrays = read_arrays(path, _MAGIC, _VERSION, "a searcher")
         groups: dict[str, dict[str, np.ndarray]] = {"hash": {}, "index": {}, "vectors": {}}
         try:

@@ -43,7 +43,7 @@ class SignHash(Hasher):
 
     .. math:: \cos\theta_\Sigma = \frac{u^T\Sigma v}{\sqrt{u^T\Sigma u\; v^T\Sigma v}} ,
 
-    because :math:`a = \Sigma^{1/2}g` makes :math:`\langle a, u\rangle = \langle g, \Sigma^{1/2}u\rangle`.
+    This follows because :math:`a = \Sigma^{1/2}g` makes :math:`\langle a, u\rangle = \langle g, \Sigma^{1/2}u\rangle`.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class SignHash(Hasher):
     kernel_size : int, optional
         Side of the square filters of a convolutional layer; ``image_shape`` says how rows are images.
     image_shape : tuple, optional
-        ``(channels, height, width)`` of a row; by default one channel, square if the length is, else one line.
+        ``(channels, height, width)`` of a row; by default one channel, and a square if the length allows it, otherwise
+        a line.
     packed : bool
         uint8 bytes (default) or one 0/1 column per bit.
     device : str, optional
@@ -145,7 +146,7 @@ class SignHash(Hasher):
         ----------
         X : array [N, n]
         pairs : int
-            Number of random pairs of different rows; no pair comes twice, so N(N-1)/2 at most.
+            Number of random pairs of different rows; no pair occurs twice, so it is at most N(N-1)/2.
         delta : float
             Probability that any of the pairs exceeds the report's ``bound``.
         random_state : int, RandomState, Generator or None

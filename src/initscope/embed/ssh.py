@@ -15,15 +15,16 @@ __all__ = ["SSH", "sample_pairs"]
 class SSH(SupervisedHasher):
     r"""Boosted similarity-sensitive coding [Shakhnarovich2005]_.
 
-    Every bit is a stump :math:`[x_j > t]`, which calls a pair like if both rows are on one side of the cut. With pairs
-    weighted so that the like ones and the unlike ones weigh one half each, the next bit is the stump with the largest
+    Every bit is a stump :math:`[x_j > t]`, which predicts that a pair is similar if both rows are on the same side of
+    the threshold. With pairs weighted so that the like ones and the unlike ones weigh one half each, the next bit is
+    the stump with the largest
 
     .. math:: r = \sum w\,l\,c = P_w(c = 1 \mid l = 1) - P_w(c = 1 \mid l = -1)
 
     (l = ±1 like or unlike, c = ±1 called like or not), among those that separate any pair. AdaBoost multiplies the
     weights by :math:`e^{-\alpha l c}`, :math:`\alpha = \tfrac12\log\tfrac{1+r}{1-r}`, and they are balanced again. The
-    balance is a boosting step too, that of the constant vote: the Hamming distance up to which a pair is called like,
-    which costs no bit.
+    balance is also a boosting step, that of the constant vote: the Hamming distance up to which a pair is predicted to
+    be similar. It costs no bit.
 
     Parameters
     ----------
@@ -58,7 +59,10 @@ class SSH(SupervisedHasher):
         lower, upper = (lower + offsets).ravel(), (upper + offsets).ravel()
 
         def separated(weights: np.ndarray) -> np.ndarray:
-            """Weight of the pairs on two sides of each cut: k has those with lower <= k < upper, a difference array."""
+            """Return the weight of the pairs that each threshold separates.
+
+            Threshold k separates pairs with lower <= k < upper.
+            """
             tiled, size = np.tile(weights, X.shape[1]), X.shape[1] * (cuts + 1)
             steps = np.bincount(lower, tiled, size) - np.bincount(upper, tiled, size)
             return np.asarray(np.cumsum(steps.reshape(X.shape[1], cuts + 1), axis=1)[:, :-1])
@@ -90,7 +94,7 @@ class SSH(SupervisedHasher):
 def sample_pairs(
     classes: np.ndarray, pairs: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random pairs of different rows, half like and half unlike where there are such; and which are like."""
+    """Return random pairs of different rows, half similar and half dissimilar if both exist, and which are similar."""
     count, sizes = len(classes), np.bincount(classes)[classes]
     order = np.argsort(classes, kind="stable")  # a class is a run of ranks, starting at `offsets`
     offsets = np.searchsorted(classes[order], classes)

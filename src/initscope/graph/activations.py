@@ -30,11 +30,12 @@ class ActivationRow:
     Attributes
     ----------
     name : str
-        In architecture strings and in `initscope.theory.activations`; torch's functions of that name are it.
+        Name in architecture strings and in `initscope.theory.activations`; the functions of torch with that name
+        compute it.
     module : type, optional
-        Torch's module. Without one, architecture strings build an `ActivationLayer`.
+        Torch's module. Without a module, architecture strings build an `ActivationLayer`.
     formula : callable
-        The `Activation` of a module, with that module's parameters; None where its units differ.
+        Function that returns the `Activation` of a module with its parameters; None if its units differ.
     aliases : tuple of str
         Other names of it.
     bounds : (float, float), or a function of the module that returns them
@@ -42,9 +43,9 @@ class ActivationRow:
     saturates : bool
         Whether it levels off at both bounds; values there are saturated.
     zero_is_off : bool
-        Whether a unit whose output is zero passes no gradient: the zeros of ReLU do, that of tanh does not.
+        Whether a unit whose output is zero passes no gradient: true for ReLU, false for tanh.
     rectifier : bool
-        Whether it is ReLU or one of its relatives, linear on both sides of a kink at zero.
+        Whether it is piecewise linear with a single kink at zero, as ReLU.
     value_at_zero : float, or a function of the module that returns it
         Output for input 0.
     rounds : bool
@@ -75,7 +76,7 @@ class ActivationRow:
 
     @property
     def ends(self) -> Callable[[Any], Range] | None:
-        """Where an activation that saturates levels off, as a function of the module; None for others."""
+        """Function that returns where a saturating activation of a module levels off; None for others."""
         return self.bounds_of if self.saturates else None
 
     def bounds_of(self, module: Any) -> Range:
@@ -92,7 +93,7 @@ def _fixed(activation: Activation) -> Callable[[Any], Activation]:
 
 
 def _rrelu(module: nn.RReLU) -> Activation:
-    """In training every value has a slope of its own, drawn in each call; in evaluation all have the mean slope."""
+    """In training every value gets a random slope of its own in each call; in evaluation all have the mean slope."""
     if module.training:
         return theory.random_leaky_relu(module.lower, module.upper)
     return theory.leaky_relu((module.lower + module.upper) / 2)
@@ -195,7 +196,7 @@ _index = _Index((), {}, {})
 
 
 def _rows() -> _Index:
-    """The index of `ACTIVATIONS`, made again when the table is another one."""
+    """Return the index of `ACTIVATIONS`, built again when the table has changed."""
     global _index
     if _index.table is not ACTIVATIONS:
         named = {name: row for row in reversed(ACTIVATIONS) for name in row.names}
@@ -205,7 +206,7 @@ def _rows() -> _Index:
 
 
 def activation_row(kind: Any) -> ActivationRow | None:
-    """Return the row of a module, a class of modules, or a name of a function; None where it is no activation.
+    """Return the row of a module, a class of modules, or a name of a function; None if it is not an activation.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the a
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of some samples and, where there are, their targets and the indices of the x and of the y of pairs."""
+    """Inputs of some samples, with their targets and the indices of both sides of pairs if they exist."""
 
     inputs: Inputs
     targets: Any = None
@@ -93,7 +93,7 @@ def distinct(batch: Batch) -> Batch:
 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Both sides of the pairs as floating tensors, of one shape, finite and not zero.
+    """Return both sides of the pairs as floating tensors of one shape, finite and not zero.
 
     Parameters
     ----------

@@ -40,9 +40,9 @@ _IS_META = attrgetter("is_meta")
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside of wrappers that run it as it is: data parallel ones, and that of `torch.compile`.
+    """Return the model inside wrappers that run it unchanged: data parallel wrappers and that of `torch.compile`.
 
-    Compilers look into the hooks and modes through which a run is watched, and compile or refuse these too; wrappers
+    Compilers inspect the hooks and modes through which a run is observed, and compile or refuse these too; wrappers
     that copy the model to several devices hide its layers.
 
     Parameters
@@ -69,7 +69,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def runnable(model: Any, *, values: bool = True) -> nn.Module:
-    """Return ``model`` as it is to be run: a module whose parameters have ``values``, without wrappers.
+    """Return ``model`` ready to run: a module whose parameters have ``values``, without wrappers.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
 
 
 def copy_of(model: nn.Module) -> nn.Module:
-    """A copy to draw weights in. Refused where the weights of a layer are not its own, or where it cannot be copied.
+    """A copy to draw weights in. Models whose layers do not own their weights, or that cannot be copied, are refused.
 
     Parameters
     ----------
@@ -126,20 +126,20 @@ def copy_of(model: nn.Module) -> nn.Module:
 def borrowed(model: nn.Module) -> AbstractContextManager[None]:
     """Run the model freely inside, without gradients; afterwards, also after an exception, it is as before.
 
-    Kept of the model: attributes (also those in ``__slots__``), hooks and modes of modules, values and version counters
-    of parameters and buffers, values of tensors, arrays, byte arrays, generators, lists, dicts and sets that are
-    attributes, ``requires_grad`` and ``grad``. Inside, buffers and other tensors of modules are copies: the user's own
-    are not written. Parameters beyond 2 GiB are not copied: a ``forward`` that writes them is refused with an error.
-    What attributes of other kinds hold is not kept.
+    Restored in the model: attributes (also those in ``__slots__``), hooks and modes of modules, values and version
+    counters of parameters and buffers, values of tensors, arrays, byte arrays, generators, lists, dicts and sets that
+    are attributes, ``requires_grad`` and ``grad``. Inside, buffers and other tensors of modules are copies: the user's
+    own are not written. Parameters beyond 2 GiB are not copied: a ``forward`` that writes them is refused with an
+    error. Attributes of other kinds are not restored.
 
-    Kept of the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions, default
-    dtype, deterministic algorithms, anomaly mode, the number of torch threads, which is one inside (see
+    Restored in the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions,
+    default dtype, deterministic algorithms, anomaly mode, and the number of torch threads, which is one inside (see
     `initscope.graph.threads`). Inference mode and autocast are off inside: the model runs in the precision that it has.
-    One thread at a time is inside, and the model refuses to be called from others. Ctrl-C ends what runs, and waits for
-    the restoring.
+    One thread at a time is inside, and the model refuses to be called from others. Ctrl-C stops the run, but not the
+    restoring.
 
-    A model that is borrowed already is not saved again: leaving the inner context puts back the modes that it had, and
-    buffers and attributes as the outer one found them.
+    A model that is already borrowed is not saved again: leaving the inner context restores the modes at its entry, and
+    buffers and attributes as the outer context found them.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
-    """Return all modules of a model, each once; those of a borrowed one are listed already.
+    """Return all modules of a model, each once; for a borrowed model the list already exists.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
 
 
 class _Loan:
-    """A model that is borrowed: what it held before, once."""
+    """A borrowed model: its saved state, once per model."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -247,7 +247,7 @@ class _Loan:
             )
 
     def inner(self) -> Callable[[], None]:
-        """What puts back, at the end of an inner context, what may have changed inside of it."""
+        """Return a function that restores, at the end of an inner context, what may have changed inside it."""
         modes = [module.training for module in self.modules]
 
         def reset() -> None:
@@ -325,7 +325,7 @@ _inside: list[_Borrowed] = []  # of the one thread that may be inside, the outer
 
 
 def snapshot(model: nn.Module) -> Callable[[], list[Tensor]]:
-    """Return what puts a model of our own back as it is now, but for the values of its parameters.
+    """Return a function that restores a model of our own, except for the values of its parameters.
 
     Parameters
     ----------

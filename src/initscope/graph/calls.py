@@ -51,12 +51,14 @@ _OTHER_ARGUMENTS = frozenset({"identity", "rrelu"})
 
 
 def call_name(target: Any) -> str:
-    """Name of a function, method or operator of torch, without the underscore of its in-place form; else empty.
+    """Return the name of a function, method or operator of torch, without the underscore of its in-place form.
+
+    Otherwise "".
 
     Parameters
     ----------
     target : callable or str
-        What is called: a function, an operator, or the name of a method.
+        The called object: a function, an operator, or the name of a method.
 
     Returns
     -------
@@ -81,12 +83,12 @@ def call_name(target: Any) -> str:
 
 
 def as_module(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module | None:
-    """The module that a call with these further arguments stands for, if there is one.
+    """Return the module that is equivalent to a call with these further arguments, if there is one.
 
     Parameters
     ----------
     name : str
-        As `call_name` gives it.
+        The name that `call_name` returns.
     args, kwargs
         The arguments after the input.
 

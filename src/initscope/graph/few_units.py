@@ -1,4 +1,4 @@
-"""Runs that are only to tell which steps a model has and where samples lie: most of their products are left out."""
+"""Cheap runs that only find the steps of a model and the axes of samples: most of their products are left out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNITS = 16  # of a large layer that are computed
 
 
 class FewUnits(TorchFunctionMode):
-    """Products with large matrices of weights compute some of their units, and repeat them for the others.
+    """Products with large matrices of weights compute only some of their units, and repeat them for the others.
 
-    Steps, their shapes, and which entries of an output belong to which sample are the same for all units, unless the
-    model reads its values to decide what to do: ``doubtful`` says that it did so after such a product.
+    Steps, their shapes, and the assignment of output entries to samples do not depend on the units, unless the model
+    branches on its values: ``doubtful`` says whether it read values after such a product.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class FewUnits(TorchFunctionMode):
 
 
 def _reads_values(func: Any, args: Any) -> bool:
-    """Whether a call hands values to Python, or makes sizes of them."""
+    """Return whether a call passes values to Python, or computes sizes from them."""
     name = getattr(func, "__name__", "")
     if name in ("__getitem__", "__setitem__"):
         index = args[1] if isinstance(args[1], tuple) else (args[1],)

@@ -17,7 +17,7 @@ CONSTANT_OPS = frozenset(name for name, op in OPS.items() if op.traits.constant)
 
 
 def data_nodes(nodes: Iterable[fx.Node]) -> set[fx.Node]:
-    """Return the nodes whose value is made of the inputs' values: neither parameters nor sizes.
+    """Return the nodes whose value depends on the values of the inputs: neither parameters nor sizes.
 
     Parameters
     ----------

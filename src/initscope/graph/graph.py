@@ -1,4 +1,4 @@
-"""`Graph`: the nodes of a model, the questions that everybody asks about them, and one way to run them."""
+"""`Graph`: the nodes of a model, queries about them, and the method that runs them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Graph:
     model : nn.Module
         The model, not a copy.
     root : nn.Module
-        What is run: the model, or a bare layer wrapped as a model of one op.
+        The module to run: the model, or a bare layer wrapped as a model with one op.
     nodes : tuple of Node
         The inputs and the ops that carry data: no sizes, no parameters. After an in-place op its result is read from
         it, and through other views of the tensor from an op `overwritten` after it.
     symbolic : Traced or None
-        The symbolic trace with all its nodes, sizes and parameters included; None where ``fallback`` says why.
+        The symbolic trace with all its nodes, sizes and parameters included; None if ``fallback`` gives a reason.
     fallback : str
-        Why the model could not be traced symbolically, or empty. Its nodes are then those of one run, with the sizes of
+        Why the model could not be traced symbolically, or empty. The nodes are then those of one run, with the sizes of
         that run (``batch`` samples) among their arguments.
     batch : int or None
         Number of samples of the run that was recorded.
@@ -46,7 +46,7 @@ class Graph:
     opened : bool
         Whether modules that hide their ops are looked into.
     output_shapes : dict
-        Of a run that was recorded: shapes of the model's own output, by position.
+        Shapes of the model's own output, by position, if a run was recorded.
     """
 
     model: nn.Module
@@ -63,7 +63,7 @@ class Graph:
 
     @property
     def calls(self) -> tuple[Node, ...]:
-        """All nodes in order, also those without a row, which a recorded run has only in arguments."""
+        """All nodes in order, including those without a row, which a recorded run has only in arguments."""
         return self.nodes if self.symbolic is None else self.symbolic.calls
 
     @property
@@ -83,12 +83,12 @@ class Graph:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """For every row the rows that read it."""
+        """For every row, the rows that read it."""
         return paths.readers([node.reads for node in self.nodes])
 
     @cached_property
     def output_index(self) -> int:
-        """The row whose values the model returns, the first of them; the last row where none is known."""
+        """The first row whose values the model returns; the last row if none is known."""
         return self.returned[0].index if self.returned else len(self.nodes) - 1
 
     @cached_property
@@ -105,13 +105,13 @@ class Graph:
 
     @cached_property
     def head(self) -> Node | None:
-        """The last weight layer, if all ways to the output lead through it; else None."""
+        """The last weight layer if all paths to the output pass through it, otherwise None."""
         weights = [node for node in self.nodes if node.role == "weights" and node.index <= self.output_index]
         return weights[-1] if weights and weights[-1] in self.main_path else None
 
     @cached_property
     def blocks(self) -> dict[str, tuple[Node, ...]]:
-        """For every module that is looked into, by its path, the nodes inside of it."""
+        """For every module that is traced into, by its path, the nodes inside it."""
         blocks: dict[str, list[Node]] = {}
         for node in self.nodes:
             parts = node.path.split(".") if node.path else []
@@ -127,7 +127,7 @@ class Graph:
 
     @cached_property
     def work_per_value(self) -> dict[Node, float]:
-        """About how many multiplications a value of a node's output takes."""
+        """Approximate number of multiplications per value of a node's output."""
         return {node: multiplications_per_value(node.module) for node in self.nodes}
 
     def constant(self, node: Node) -> Any:
@@ -152,15 +152,15 @@ class Graph:
     def execute(self, inputs: Inputs, watch: NodeCallback) -> Any:
         """Run the model on ``inputs`` and call ``watch(node, args, kwargs, output)`` right after each node.
 
-        Values are seen before any later in-place op overwrites them. Nodes of a model that branches on its data may be
-        missing in a run, or differ from those of the graph; those that the graph does not have are not watched.
+        Values are shown to the observer before any later in-place op overwrites them. If a model branches on its data,
+        nodes may be missing in a run, or differ from those of the graph; nodes that the graph lacks are not observed.
 
         Parameters
         ----------
         inputs : Inputs
             Arguments of the model.
         watch : callable
-            What it returns replaces the output, unless it is None.
+            Its return value replaces the output, unless it is None.
 
         Returns
         -------

@@ -12,11 +12,11 @@ __all__ = ["hidden_sides"]
 
 
 def hidden_sides(graph: Graph) -> dict[nn.Module, tuple[bool, bool]]:
-    """Of every module that is a step: are its inputs hidden units, and its outputs?
+    """Return for every module that is a step whether its inputs and its outputs are hidden units.
 
-    A stream is what hangs together without passing a Linear or convolution: a layer's output, its norm and activation,
-    the skips that are added to it, what is concatenated with it. Its units are hidden if neither an input nor an output
-    of the model is part of it. A layer that is called again reads and writes one stream.
+    A stream consists of all values that are connected without passing a Linear or convolution: a layer's output, its
+    norm and activation, the skips that are added to it, concatenated values. Its units are hidden if neither an input
+    nor an output of the model is part of it. A layer that is called again reads and writes the same stream.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Ops that write into their input: who later reads that tensor, or another view of it, reads what was written."""
+"""Ops that write into their input: later readers of that tensor, or of another view of it, read the new values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["follow_writes", "overwritten"]
 
 
 def overwritten(values: Any, writer: Any) -> Any:
-    """A tensor into which ``writer`` wrote through another view of it: an op of its own, after which it is read.
+    """A tensor into which ``writer`` wrote through another view of it; it counts as an op of its own.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def overwritten(values: Any, writer: Any) -> Any:
 
 
 def follow_writes(graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
-    """Let the nodes after an in-place one read from it, and through other views of the tensor from `overwritten`.
+    """Let the nodes after an in-place op read from it, and those that use other views of the tensor from `overwritten`.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def follow_writes(graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
 
 
 def _shared(node: fx.Node, module: nn.Module | None, data: set[fx.Node]) -> tuple[fx.Node | None, fx.Node | None]:
-    """The value that an op writes into, or None; and the one that its result may share its memory with, or None.
+    """Return the value that an op writes into, or None; and the value whose memory its result may share, or None.
 
     Whether a view shares memory may depend on the values' layout.
     """

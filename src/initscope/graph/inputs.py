@@ -1,4 +1,4 @@
-"""How one item of a user's data becomes the arguments of ``forward``."""
+"""Conversion of one item of a user's data to the arguments of ``forward``."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ BatchArgs = str | int | Sequence[str | int] | None
 class Inputs:
     """Arguments of one call of a model; tensors may be nested in tuples, lists and dicts.
 
-    ``carries`` says of each tensor whether its first axis are the samples; the others are given whole to every call.
-    None: those are that are as long as the first with an axis.
+    ``carries`` says for each tensor whether its first axis is the sample axis; other tensors are passed unchanged to
+    every call. None: the tensors whose first axis is as long as that of the first tensor with an axis.
     """
 
     args: tuple[Any, ...] = ()
@@ -59,7 +59,7 @@ class Inputs:
 
     @cached_property
     def batched(self) -> tuple[bool, ...]:
-        """Of each tensor: whether its first axis are the samples."""
+        """For each tensor, whether its first axis is the sample axis."""
         if self.carries is not None:
             return self.carries
         tensors = self.tensors()
@@ -90,12 +90,12 @@ class Inputs:
         return self.map_samples(lambda tensor: tensor[index])
 
     def joined(self, *others: Inputs) -> Inputs:
-        """The samples of these and then those of ``others``."""
+        """Concatenate these samples and those of ``others``."""
         columns = iter(list(zip(*(other.sample_tensors() for other in others), strict=True)))
         return self.map_samples(lambda tensor: torch.cat([tensor, *next(columns)]))
 
     def refused(self, error: Exception) -> InputError:
-        """What to tell the user when the model raised ``error`` on these arguments."""
+        """Return the message for the user when the model raised ``error`` on these arguments."""
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
@@ -113,11 +113,11 @@ class Inputs:
                 raise self.refused(error) from error
 
     def _misfit(self, error: Exception) -> str:
-        """The layer that these inputs do not fit, and what would; empty for any other failure."""
+        """Return the layer that these inputs do not fit, and what would fit; empty for any other failure."""
         return _where_it_failed(error) or self._at_a_table(error) or self._tokens_as_numbers(error)
 
     def _at_a_table(self, error: Exception) -> str:
-        """Why an embedding has no row for what it is given; empty for any other failure."""
+        """Return why an embedding has no row for an index of the inputs; empty for any other failure."""
         raised = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
         table = next((module for module in reversed(raised) if isinstance(module, nn.Embedding)), None)
         whole = [tensor for tensor in self.tensors() if not tensor.is_floating_point() and tensor.numel()]
@@ -148,7 +148,7 @@ class Inputs:
 
 
 def _where_it_failed(error: Exception) -> str:
-    """The layer of torch that refused a shape, and what reached it; empty for any other failure."""
+    """Return the layer of torch that refused a shape, and that shape; empty for any other failure."""
     if "shape" not in str(error) and "channels" not in str(error) and "size" not in str(error):
         return ""
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
@@ -161,7 +161,7 @@ def _where_it_failed(error: Exception) -> str:
 
 
 def _what_would_fit(module: nn.Module, given: Tensor) -> str:
-    """What to do about a layer that refuses the shape of its input."""
+    """Return advice for a layer that refuses the shape of its input."""
     sample = given.shape[1:]
     if isinstance(module, nn.Linear) and len(sample) > 1 and sample.numel() == module.in_features:
         return "put torch.nn.Flatten() before it"
@@ -172,19 +172,20 @@ def _what_would_fit(module: nn.Module, given: Tensor) -> str:
 
 
 def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabeled: bool = False) -> Inputs:
-    """Arguments for ``model`` from one batch of data.
+    """Return arguments for ``model`` from one batch of data.
 
-    A tensor is the first argument. Of a tuple or list, as data loaders yield, the first members are taken, as many as
-    ``forward`` requires (at least one): the rest are labels. A dict or named tuple whose keys are parameters of
-    ``forward`` is passed by name (labels and what ``forward`` does not know are left out), also to ``forward(*args,
-    **kwargs)``; any other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple
-    for ``forward(*args)`` is passed with all its members. ``unlabeled``: targets come from elsewhere, so that a tuple's
-    members are inputs, as many as ``forward`` takes, and so are labels in a dict, where ``forward`` knows them.
+    A tensor is the first argument. From a tuple or list, as data loaders yield it, the first members are inputs, as
+    many as ``forward`` requires (at least one); the rest are labels. A dict or named tuple whose keys are parameters of
+    ``forward`` is passed by name, without labels and unknown keys, also to ``forward(*args, **kwargs)``; any other dict
+    is passed as one argument. ``batch_args`` names the arguments that carry samples, and with it a tuple for
+    ``forward(*args)`` is passed with all its members. ``unlabeled``: targets come from elsewhere. All members of a
+    tuple are then inputs, as many as ``forward`` accepts, and so are labels in a dict if ``forward`` has a parameter
+    for them.
 
     Parameters
     ----------
     model : nn.Module
-        Its ``forward`` says which arguments there are.
+        Its ``forward`` determines the arguments.
     item : Inputs, tensor, tuple, list, dict or named tuple
         One batch.
     batch_args : str, int or sequence of them, optional
@@ -220,9 +221,9 @@ def _bound(model: nn.Module, item: Any, *, everything: bool, unlabeled: bool) ->
 
 
 def _by_name(signature: Signature, fields: Mapping[str, Any], *, unlabeled: bool) -> Inputs | None:
-    """Arguments by name, without labels and what ``forward`` does not know; None where the keys are not its names.
+    """Return arguments by name, without labels and unknown keys; None if the keys are not parameter names.
 
-    Labels are passed where ``forward`` requires them, and where targets come from elsewhere (``unlabeled``).
+    Labels are passed if ``forward`` requires them, or if targets come from elsewhere (``unlabeled``).
     """
     if not signature.named and signature.any_name:
         return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
@@ -251,7 +252,7 @@ def _by_position(
 
 
 def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> Inputs:
-    """``inputs`` of which those carry samples that the user names."""
+    """Return ``inputs`` in which the tensors that the user names carry samples."""
     given = [batch_args] if isinstance(batch_args, (str, int)) else list(batch_args or ())
     wanted = [position_name(model, name) if isinstance(name, int) else name for name in given]
     names, tensors = inputs.names(model), inputs.tensors()
@@ -276,12 +277,12 @@ def _is_part(name: str, whole: str) -> bool:
 
 
 def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
-    """Tell the user how to say which arguments carry samples, where lengths leave it open.
+    """Raise an error that explains how to name the arguments that carry samples, if their lengths are ambiguous.
 
     Parameters
     ----------
     model : nn.Module
-        For the names of its arguments.
+        Model whose parameter names are used.
     inputs : Inputs
         Its arguments.
     """

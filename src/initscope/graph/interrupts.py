@@ -1,10 +1,10 @@
-"""Interrupts that wait: what is begun in a protected call is finished before Ctrl-C is heard.
+"""Delayed interrupts: a protected call that has begun is finished before Ctrl-C takes effect.
 
 Python raises ``KeyboardInterrupt`` between any two instructions, also between the end of a ``with`` block and the first
-line of its ``__exit__``, and then that never runs. While `hear` is in force a handler looks where the signal struck: in
-a call of an `uninterrupted` function it waits, elsewhere it is passed on at once. In the few lines of torch and Python
-that enter and leave contexts it comes again a moment later: one that is left half would be finished by the garbage
-collector, in the middle of other things.
+line of its ``__exit__``, which then never runs. While `hear` is active, a handler checks where the signal arrived: in a
+call of an `uninterrupted` function it waits, elsewhere it is passed on at once. In the few lines of torch and Python
+that enter and leave contexts, the signal is repeated a moment later: otherwise the garbage collector would finish a
+half-left context at an arbitrary moment.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _Ear:
 
 
 def hear() -> bool:
-    """Take the signal over; False where that is not possible or not needed: in another thread, or done already.
+    """Take over the signal; return False if that is impossible or unnecessary: in another thread, or already done.
 
-    Only a handler in Python is taken over.
+    Only a Python handler is replaced.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -53,7 +53,7 @@ def hear() -> bool:
 
 
 def give_back() -> None:
-    """Undo `hear`; a handler that somebody else has set meanwhile stays."""
+    """Undo `hear`; a handler that other code has set in the meantime stays."""
     if signal.getsignal(signal.SIGINT) is _handle:
         signal.signal(signal.SIGINT, _Ear.before)
 
@@ -70,9 +70,9 @@ def uninterrupted(function: _Function) -> _Function:
 
 
 def pass_on(depth: int = 2) -> None:
-    """Called by a protected function where it may be left: raise what waits.
+    """Raise a waiting interrupt; a protected function calls this where it may be left.
 
-    Not if another protected call goes on around it, nor if an interrupt is on its way already. ``depth`` is the number
+    This does nothing inside another protected call, or if an interrupt is already being raised. ``depth`` is the number
     of calls from the wrapper of the protected function to this one.
     """
     ours = threading.current_thread() is threading.main_thread()

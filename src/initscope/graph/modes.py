@@ -1,4 +1,4 @@
-"""What a recording needs to know about a model: where a step's values and its units are, and what couples samples."""
+"""Facts about a model that a recording needs: sample and unit axes of each step, and steps that couple samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_VALUES = "its output holds no real values, one set for each sample"
 
 
 def set_mode(model: nn.Module, mode: Mode | None) -> None:
-    """Modes of the modules as asked for, None: as they are; `borrowed` puts them back.
+    """Set the modes of the modules (None: unchanged); `borrowed` restores them.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ def set_mode(model: nn.Module, mode: Mode | None) -> None:
 
 
 def couples_samples(model: nn.Module) -> bool:
-    """Whether what becomes of a sample depends on its batch: batch norm in train mode.
+    """Return whether the output of a sample depends on its batch: batch norm in train mode.
 
     Parameters
     ----------
     model : nn.Module
-        In the mode that it is in.
+        The model in its present mode.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def couples_samples(model: nn.Module) -> bool:
 
 
 def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int]:
-    """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise.
+    """Return the axis of one sample's output along which its units lie: the last after a Linear, otherwise the first.
 
     After the axis of the windows or frames that are folded into that of the samples.
 
@@ -62,7 +62,7 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
     graph : Graph
         The nodes.
     samples : SampleAxes, optional
-        Where samples lie; None: on the first axis, one entry for each.
+        Sample axis; None: the first axis, one entry per sample.
 
     Returns
     -------
@@ -90,7 +90,9 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
 
 
 def output_tensor(output: Any, samples: int) -> Tensor | None:
-    """The real-valued tensor of a model's output with one entry per sample; of a tuple or dict, the first such.
+    """Return the real-valued tensor of a model's output with one entry per sample.
+
+    Of a tuple or dict, the first such tensor.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`Node`: one op of a model, with all that is known about it before a run."""
+"""`Node`: one op of a model, with everything that is known about it before a run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Node:
         "placeholder" (an input of the model), "call_module", "call_function", "call_method" or "get_attr" (a parameter
         or buffer).
     target : object
-        What is called: the path of the module, the function, the name of the method, the path of the parameter.
+        The called object: path of the module, the function, name of the method, or path of the parameter.
     args, kwargs : tuple, dict
-        Its arguments; values that the model computes stand there as nodes.
+        Its arguments; values that the model computes are represented by nodes.
     kind : str
-        The module's class, or the function's name. To show, not to compare: ask ``traits``.
+        The module's class, or the function's name. For display, not for comparisons: use ``traits`` instead.
     function : str
         Name of the function of PyTorch that is called (see `call_name`); empty for modules and foreign functions.
     module : nn.Module or None
@@ -50,11 +50,11 @@ class Node:
     note : str
         A remark for its row, for example that it reads random numbers.
     output_shapes : dict
-        Of a recorded run, shapes of the tensors that it returned, by their position in its output.
+        Shapes of the tensors that it returned, by their position in its output, in a recorded run.
     no_grad : bool
         Whether the model calls it with gradients turned off.
     role : Role
-        What it does to the values, in one word: that of its traits.
+        Its effect on the values in one word: the role in its traits.
     row : bool
         Whether it has a row.
     """
@@ -92,7 +92,7 @@ class Node:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Everything in nested arguments, with what nodes without a row read in their position."""
+    """Return everything in nested arguments, with nodes without a row replaced by what they read."""
     if isinstance(value, Node) and not value.row:
         value = (value.args, value.kwargs)
     if isinstance(value, dict):
@@ -167,7 +167,7 @@ def make_node(
 
 
 def kind_of(op: str, target: Any, module: nn.Module | None) -> str:
-    """What is shown of an op: the module's class, the function's or the method's name."""
+    """Return the displayed kind of an op: the module's class, the function's or the method's name."""
     if op == "placeholder":
         return "input"
     if module is not None:

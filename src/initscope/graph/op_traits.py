@@ -31,7 +31,7 @@ class _Settings:
     kwargs: dict[str, Any] | None = None
 
     def get(self, name: str, position: int, default: Any = None) -> Any:
-        """The argument of that name, or the one at a position after the input."""
+        """Return the argument of that name, or the argument at a position after the input."""
         if self.module is not None:
             return getattr(self.module, name, default)
         if self.kwargs and name in self.kwargs:
@@ -39,12 +39,12 @@ class _Settings:
         return self.args[position] if position < len(self.args) else default
 
     def number(self, name: str, position: int, default: float) -> float:
-        """The same as a number; ``default`` where it is computed by the model."""
+        """Return it as a number; ``default`` if the model computes it."""
         value = self.get(name, position, default)
         return float(value) if isinstance(value, (int, float)) else default
 
     def axes(self, name: str, position: int) -> tuple[int, ...] | None:
-        """The same as axes; None where there are none, or they are computed."""
+        """Return it as axes; None if there are none, or if they are computed."""
         value = self.get(name, position)
         values = value if isinstance(value, (tuple, list)) else (value,)
         return tuple(values) if all(type(axis) is int for axis in values) else None
@@ -88,7 +88,7 @@ def traits_of_module(module: nn.Module, path: str = "") -> Traits:
     module : nn.Module
         Called as one op.
     path : str
-        Where it is in the model, for the names of its weights.
+        Path in the model, for the names of its weights.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def traits_of_call(
 
 
 def _built(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module | None:
-    """The module that the call of an activation amounts to; that with the default arguments where it has none."""
+    """Return the module that is equivalent to the call of an activation; with default arguments if there is none."""
     plain = {key: value for key, value in kwargs.items() if isinstance(value, (int, float, str, bool))}
     numbers = tuple(value for value in args[1:] if isinstance(value, (int, float, str, bool)))
     try:

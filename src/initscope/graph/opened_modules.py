@@ -1,6 +1,6 @@
-"""Modules of torch that do several steps in one call, step by step: attention, and the layers of a loop over time.
+"""Modules of torch that do several steps in one call, run step by step: attention, and the layers of a recurrent loop.
 
-Every step is the call that the module itself makes, so that what comes out is the module's own output, bit by bit.
+Every step makes the same call as the module itself, so that the result is the module's own output, bit by bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def opened_attention() -> Callable[..., Any]:
 
 
 class RecurrentLayer(NamedTuple):
-    """One layer of a loop over time: what it reads, what it returns, and its gates or its bounded activation."""
+    """One layer of a recurrent loop: its inputs, its output, and its gates or its bounded activation."""
 
     number: int
     inputs: Tensor
@@ -52,7 +52,7 @@ def is_loop(function: Any, args: tuple[Any, ...]) -> bool:
 def recurrent_layers(
     function: Any, args: tuple[Any, ...]
 ) -> Generator[RecurrentLayer, tuple[Tensor, ...] | None, None]:
-    """The layers one after the other, each by the same call with the weights of one layer.
+    """Run the layers one after the other, each by the same call with the weights of one layer.
 
     A value that is sent back, unless None, replaces a layer's output.
     """
@@ -74,7 +74,7 @@ def recurrent_layers(
 
 
 def joined_states(outputs: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """What the module returns: the last layer's values, and the last states of all layers."""
+    """Return the module's output: the last layer's values, and the last states of all layers."""
     if len(outputs) == 1:
         return outputs[0]
     states = [torch.cat([output[part] for output in outputs]) for part in range(1, len(outputs[0]))]
@@ -92,7 +92,10 @@ def _gates(
     biases: bool,
     directions: int,
 ) -> Tensor | None:
-    """Sigmoids of a layer's forward direction at all times, from what the loop read and returned; tanh's own values."""
+    """Return the gates of a layer's forward direction at all times, computed from the input and output of the loop.
+
+    For tanh its values.
+    """
     projected = len(weights) // directions == (5 if biases else 3)
     if name == "rnn_relu" or projected:
         return None

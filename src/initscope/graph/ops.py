@@ -1,7 +1,7 @@
 """The one table of what PyTorch's functions, methods and modules are; code outside of ``graph/`` compares no names.
 
-`OPS` has an entry for every function by its name (see `call_name`); `MODULES` says which function a module is. What
-depends on arguments (the axis of a softmax, the probability of dropout) is filled in by `initscope.graph.op_traits`.
+`OPS` has an entry for every function by its name (see `call_name`); `MODULES` says which function a module is.
+`initscope.graph.op_traits` fills in what depends on arguments (the axis of a softmax, the probability of dropout).
 Activations have a table of their own (`initscope.graph.ACTIVATIONS`), which says more about them.
 """
 
@@ -44,16 +44,16 @@ _UNKNOWN = Traits()
 
 @dataclass(frozen=True)
 class Op:
-    """What a function is, whatever its arguments are.
+    """What a function is, independent of its arguments.
 
     Attributes
     ----------
     name : str
         Name of the function.
     traits : Traits
-        For a call that reads one value of the data.
+        Role of a call that reads one value of the data.
     role_of_several : Role, optional
-        Its role where it reads several values of the data.
+        Role of a call that reads several values of the data.
     may_alias : bool
         Whether the output may share memory with the first argument.
     """
@@ -273,7 +273,7 @@ def declare_role(kind: type[nn.Module], role: Role) -> None:
     kind : type
         A class of modules.
     role : Role
-        What they do to the values.
+        Their role.
     """
     if role not in get_args(Role):
         raise InputError(f"role = {role!r} is unknown; one of {', '.join(get_args(Role))}")
@@ -343,7 +343,8 @@ def is_convolution(module: Any) -> TypeGuard[_ConvNd]:
 def draws_numbers(raw_name: str) -> bool:
     """Return whether a call draws numbers that cannot be turned off, by its name with the underscore of in-place calls.
 
-    ``bernoulli_`` with one probability is the mask of a dropout, which is off like dropout itself.
+    Return whether an op draws numbers; ``bernoulli_`` with one probability is the mask of a dropout, which is off like
+    dropout itself.
 
     >>> draws_numbers("normal_"), draws_numbers("bernoulli_"), draws_numbers("dropout"), draws_numbers("relu")
     (True, False, False, False)

@@ -1,8 +1,9 @@
-"""Norms of outputs and of their differences, in one pass over the values, and what follows from them.
+"""Norms of outputs and of their differences, in one pass over the values, and numbers that follow from them.
 
-Squares are summed in single precision where the outputs are, over blocks of `_BLOCK` values, and the blocks in double:
-norms are right to a relative 1e-6, however many values they are of and whatever else is loaded. Rows whose squares
-would not fit are divided by their largest value first, so that networks that die or explode keep their digits.
+Squares are summed in single precision over blocks of `_BLOCK` values if the outputs are single precision, and the
+blocks in double precision. Norms have a relative error of 1e-6, for any number of values and any load of the machine.
+Rows whose squares would overflow or underflow are divided by their largest value first, so that vanishing and exploding
+networks keep their digits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Sides = tuple[Tensor, Tensor] | tuple[slice, slice]
 
 
 def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
-    """The indices of both sides as slices, which need no gathering, where their samples are consecutive.
+    """Return the indices of both sides as slices, which need no gathering, if their samples are consecutive.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
 def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     """‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
 
-    The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
+    The difference is computed before it is squared, so that nearly parallel outputs keep their digits.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
 
 
 def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
-    """Norms of x, y and x - y, a few pairs at a time, whose values are read from memory once."""
+    """Compute norms of x, y and x - y, a few pairs at a time, so that their values are read from memory once."""
     step = max(1, _CACHED_VALUES // max(1, x.shape[1]))
     difference = torch.empty_like(x[:step], memory_format=torch.contiguous_format)
     parts = []
@@ -88,7 +89,7 @@ def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The same for samples that stand anywhere and may be in several pairs."""
+    """Compute the same for samples at arbitrary indices, which may be in several pairs."""
     norms = _joined(_block_norms(flat))
     step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
     if step > 1:
@@ -103,7 +104,7 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def row_norms(values: Tensor) -> Tensor:
-    """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
+    """Return norms along the last axis, in float64, without overflow or underflow of the squares."""
     if values.shape[-1] >= _BLOCK:
         norms = _joined(_block_norms(values))
     else:
@@ -144,7 +145,9 @@ def _joined(blocks: Tensor) -> Tensor:
 
 
 def gap_of(norms: Floats) -> Floats:
-    """1 - cosine from ‖x‖, ‖y‖, ‖x-y‖, with the digits of nearly parallel pairs; NaN where a side is zero or infinite.
+    """Return 1 - cosine from ‖x‖, ‖y‖, ‖x-y‖, with all digits for nearly parallel pairs.
+
+    NaN if a side is zero or infinite.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Ways through rows that read each other: who reads what, what all ways pass, where ways part and join.
+"""Paths through rows that read each other: readers of a row, rows on all paths, branches and joins.
 
 Rows are numbers; ``reads[i]`` are the rows whose values row i reads, all of them before i. Nodes of a graph and rows of
 a result have them.
@@ -22,7 +22,7 @@ class Branch:
     Attributes
     ----------
     start, end : int
-        The rows of the main path where it leaves and joins.
+        Return the rows of the main path at which it branches and joins.
     rows : tuple of int
         The rows on it, in order; empty for a skip connection.
     """

@@ -1,4 +1,4 @@
-"""What of the process a model's forward may change: random states, modes, defaults, threads; and how it is put back."""
+"""Process state that a model's forward may change (random states, modes, defaults, threads), and how it is restored."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def keep_random_states(devices: Iterable[torch.device]) -> Callable[[], None]:
     Parameters
     ----------
     devices : iterable of torch.device
-        CUDA devices whose states count.
+        CUDA devices whose random states are included.
 
     Returns
     -------

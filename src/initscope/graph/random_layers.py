@@ -23,7 +23,7 @@ _KNOWN = re.compile(r"dropout|drop_?path|stochastic_?depth|drop_?block|drop_?con
 
 
 def random_layers(model: nn.Module) -> list[nn.Module]:
-    """Modules that draw in training mode only: dropout, and by their names its kin such as ``DropPath``."""
+    """Modules that draw in training mode only: dropout, and by their names related layers such as ``DropPath``."""
     modules = list(model.modules())
     random = {kind for kind in {type(module) for module in modules} if _is_random(kind)}
     return [module for module in modules if type(module) in random]
@@ -41,7 +41,7 @@ def random_reason(names: Iterable[str]) -> str:
 
 
 def random_notes(nodes: Iterable[fx.Node], rows: Iterable[fx.Node]) -> dict[Any, str]:
-    """Notes for the rows of a symbolic trace that draw, or that read what was drawn."""
+    """Return notes for the rows of a symbolic trace that draw random numbers, or that read drawn numbers."""
     wanted, drawn, notes = set(rows), dict[fx.Node, set[str]](), dict[Any, str]()
     for node in nodes:
         names: set[str] = set()
@@ -58,7 +58,7 @@ def random_notes(nodes: Iterable[fx.Node], rows: Iterable[fx.Node]) -> dict[Any,
 
 
 class RandomCalls(TorchFunctionMode):
-    """Notes which calls draw for real while a model is traced symbolically: the trace would keep what they drew."""
+    """Records which calls really draw numbers during symbolic tracing, because the trace would keep these numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,8 +74,9 @@ class RandomCalls(TorchFunctionMode):
 class without_dropout(AbstractContextManager[None]):
     """Run the model without dropout and its kin, whether modules do it or ``forward`` calls it, in any mode.
 
-    Its kin are modules whose class is called after dropout, drop path, stochastic depth, drop block or drop connect,
-    and masks drawn by ``bernoulli_`` with one probability: these become the probability, which the model divides by.
+    Related layers are modules whose class name contains dropout, drop path, stochastic depth, drop block or drop
+    connect, and masks drawn by ``bernoulli_`` with one probability: these become the probability, by which the model
+    then divides.
 
     No generator: after an interrupt it would only continue when it is collected, in the middle of other work.
     """

@@ -1,4 +1,4 @@
-"""Ops of one run of a model, for those that branch on their data: whatever is called is recorded as it happens."""
+"""Ops of one run of a model, for models that branch on their data: every call is recorded as it happens."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _IN_PLACE = frozenset(f"__{function.__name__}__" for function in OPERATORS)
 
 @dataclass(eq=False)
 class _Call:
-    """One call of a run while it is recorded; tensors in its arguments are the calls that made them.
+    """One call of a recorded run; tensors in its arguments are replaced by the calls that made them.
 
-    Parameters and constants stay in the arguments as they are. A call without a ``row`` stands only in arguments: masks
-    and indices made of data, and what is computed of parameters.
+    Parameters and constants stay in the arguments as they are. A call without a ``row`` occurs only in arguments: masks
+    and indices made from data, and values computed from parameters.
     """
 
     name: str
@@ -54,12 +54,12 @@ class _Call:
     note: str = ""
 
     def reads_rows(self) -> bool:
-        """Whether it reads a call with a row, directly or through calls without one."""
+        """Return whether it reads a call with a row, directly or through calls without one."""
         return any(isinstance(leaf, _Call) for leaf in _leaves((self.args, self.kwargs)))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Everything in nested arguments, with what calls without a row read in their position."""
+    """Return everything in nested arguments, with calls without a row replaced by what they read."""
     if isinstance(value, _Call) and not value.row:
         value = (value.args, value.kwargs)
     if isinstance(value, dict):
@@ -72,10 +72,10 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 class Recording(TorchFunctionMode):
-    """Runs a model and sees every call: of whole modules through global hooks, of functions through torch itself.
+    """Runs a model and observes every call: whole modules through global hooks, functions through torch itself.
 
-    The model gets no hook of its own. ``watch(name, args, kwargs, output)`` is called after each op, and what it
-    returns, unless None, replaces the output.
+    The model itself gets no hook. ``watch(name, args, kwargs, output)`` is called after each op; its return value
+    replaces the output, unless it is None.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Recording(TorchFunctionMode):
             self._unhook()
 
     def nodes(self, output: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-        """The nodes with a row, in the order in which they ran, and those that made the tensors of an output."""
+        """Return the nodes with a row, in the order in which they ran, and those that made the tensors of an output."""
         weights = {id(value): name for name, value in self.model.named_parameters() if value.dim() > 1}
         nodes: dict[_Call, Node] = {}
 
@@ -187,8 +187,8 @@ class Recording(TorchFunctionMode):
     def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function that no single op calls, and note it.
 
-        It is an op with a row if it makes real values of data; a value without a row if these are masks or indices, or
-        made of parameters alone; nothing of what is made of constants is noted.
+        It is an op with a row if it makes real values of data. It is a value without a row if it makes masks or
+        indices, or uses only parameters. Values made from constants are not recorded.
         """
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
         made_of = [] if _name_of(func) in CONSTANT_OPS else [self._data[t] for t in tensors if t in self._data]
@@ -213,7 +213,7 @@ class Recording(TorchFunctionMode):
         return names | {_name_of(func)} if draws_numbers(_name_of(func)) else names
 
     def _note_op(self, func: Any, args: Any, kwargs: Any, written: Any, drawn: set[str]) -> Any:
-        """Note a call with a row; returns its output, or what replaces it."""
+        """Record a call with a row; return its output, or the replacement."""
         op, target = _op_and_target(func)
         name = self._projection(func, args) or self._function_name(OPERATORS.get(target) or _name_of(func))
         index = len(self.calls)
@@ -223,14 +223,14 @@ class Recording(TorchFunctionMode):
         return made
 
     def _note_value(self, func: Any, args: Any, kwargs: Any, written: Any) -> None:
-        """Note a call without a row: it stands in the arguments of those that read it."""
+        """Record a call without a row, which occurs in the arguments of its readers."""
         op, target = _op_and_target(func)
         call = _Call(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
         for item, tensor in _items(call, written):
             self._data[tensor] = item
 
     def _loop(self, func: Any, args: tuple[Any, ...]) -> Any:
-        """Run the layers of a loop over time one by one: an op for each, and one for what its gates are."""
+        """Run the layers of a recurrent loop one by one: one op for each layer, and one for its gates."""
         layers, outputs, replaced = recurrent_layers(func, args), list[tuple[torch.Tensor, ...]](), None
         with suppress(StopIteration):
             while True:
@@ -286,7 +286,7 @@ class Recording(TorchFunctionMode):
         self._data[tensor], self._versions[tensor] = step, tensor._version
 
     def _keep_constant(self, tensor: torch.Tensor) -> None:
-        """Let the calls so far read what a constant was before data are written into it."""
+        """Let the calls so far read the value of a constant before data are written into it."""
         if isinstance(tensor, nn.Parameter):
             return
         self._before[tensor] = tensor.detach().clone()
@@ -307,13 +307,13 @@ def _refuse_vmap(output: Any) -> None:
 
 
 def tensor_shapes(output: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of an output, by their name inside it; nested and sparse ones have none."""
+    """Return the shapes of the tensors of an output by their name inside it; nested and sparse tensors have none."""
     tensors = named_tensors(output, "")
     return {name: tuple(t.shape) for name, t in tensors if t.layout == torch.strided and not t.is_nested}
 
 
 def _items(step: _Call, output: Any) -> Iterator[tuple[_Call, torch.Tensor]]:
-    """The tensors of an output; who reads one of several results reads an item of the call."""
+    """Return the tensors of an output; a reader of one of several results reads an item of the call."""
     several = isinstance(output, (tuple, list)) and len(output) > 1  # torch names the items of its own tuples
     for index, item in enumerate(output) if several else ((0, output),):
         call = _Call("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
@@ -343,7 +343,7 @@ def _writes(func: Any) -> bool:
 
 
 def _is_item(step: _Call) -> bool:
-    """Whether a call only stands for one of several results of another."""
+    """Return whether a call only represents one of several results of another."""
     return not step.row and step.target is operator.getitem and isinstance(step.args[0], _Call) and step.args[0].row
 
 
@@ -358,7 +358,7 @@ def _name_of(func: Any) -> str:
 
 
 def _op_and_target(func: Any) -> tuple[str, Any]:
-    """How fx would write the call: operators and functions by themselves, methods of tensors by name."""
+    """Return the call as fx would write it: operators and functions as objects, methods of tensors by name."""
     name = _name_of(func)
     if name.startswith("__"):
         return "call_function", getattr(operator, name.strip("_"), func)

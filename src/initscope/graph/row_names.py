@@ -1,4 +1,4 @@
-"""Names of rows: where an op is in the model, and which call of it this is."""
+"""Names of rows: position of an op in the model, and the number of the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RowNames:
         self._seen: Counter[str] = Counter()
 
     def unique(self, name: str) -> str:
-        """``name``, or the next free one of ``name (2)``, ``name (3)`` …"""
+        """Return ``name``, or the first free of ``name (2)``, ``name (3)`` …"""
         self._seen[name] += 1
         count = self._seen[name]
         return name if count == 1 else f"{name} ({count})"
@@ -26,5 +26,5 @@ class RowNames:
 
     @staticmethod
     def inputs(names: list[str]) -> list[str]:
-        """``input`` for a single one, else ``input (name)``."""
+        """Return ``input`` for a single input, otherwise ``input (name)``."""
         return ["input"] if len(names) == 1 else [f"input ({name})" for name in names]

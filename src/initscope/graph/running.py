@@ -23,9 +23,10 @@ __all__ = ["GraphRun", "Observer", "run"]
 
 
 class Observer:
-    """Looks at the nodes of a run. To add one, write `see`; the other methods are there for what needs more.
+    """Looks at the nodes of a run. A new observer only needs `see`; the other methods are optional.
 
-    An observer keeps what it needs by node, reduced at once: outputs are large, and the next op may overwrite them.
+    An observer stores reduced values per node immediately, because outputs are large and the next op may overwrite
+    them.
 
     >>> class Largest(Observer):
     ...     def __init__(self):
@@ -39,24 +40,27 @@ class Observer:
         return graph.nodes
 
     def begin(self, batch: Batch) -> None:
-        """A batch is about to run; it has the targets, and the ``sides`` of pairs where it is made of pairs."""
+        """Called before a batch runs; it has the targets, and the ``sides`` of pairs if it consists of pairs."""
 
     def see(self, node: Node, values: Tensor) -> None:
-        """The output of ``node``, real, ``[samples, ...]``, without gradient: not to be written into, nor kept."""
+        """Called with the output of ``node``, real, ``[samples, ...]``, without gradient.
+
+        Do not write into it or keep it.
+        """
 
     def read(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What ``node`` was called with, right after `see`; the same holds for these values."""
+        """Called with the arguments of ``node``, right after `see`; the same restrictions hold."""
 
     def needs_graph(self, batch: Batch) -> bool:
-        """Whether the run has to keep what a backward pass needs; if so `follow` is called, and `end` inside of it."""
+        """Whether the run must keep values for a backward pass; if so, `follow` is called, and `end` inside it."""
         return False
 
     def follow(
         self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
     ) -> Any:
-        """The same node with its gradient graph; what is returned, unless None, replaces the output.
+        """Called with the same node and its gradient graph; the return value replaces the output, unless it is None.
 
-        ``tensor`` is the part of ``output`` whose values were seen, as it is: its samples lie along ``axis``.
+        ``tensor`` is the observed part of ``output``, unchanged: its samples lie along ``axis``.
         """
         return None
 
@@ -75,7 +79,7 @@ class GraphRun:
     axes : SampleAxes
         Where the samples of each node are.
     shapes : dict
-        By node, the shape of one sample's output; nodes without real values, one set for each sample, are not there.
+        Shape of one sample's output by node; nodes without real values, one set per sample, are missing.
     samples : int
         Number of samples seen.
     """
@@ -121,15 +125,15 @@ def run(
     Parameters
     ----------
     graph : Graph
-        Run in the modes that its modules are in; `initscope.graph.borrowed` keeps the model as it was.
+        The model runs in its present modes; `initscope.graph.borrowed` restores the model.
     inputs : Batch, Inputs or iterable of Batch
-        What to run it on, one batch after the other.
+        Batches to run, one after the other.
     observers : sequence of Observer
         The observers.
     axes : SampleAxes, optional
         Where the samples of each node are. None: found by running a few samples of the first batch.
     seen : GraphRun, optional
-        A run of the same observers that this one continues.
+        An earlier run of the same observers that this run continues.
 
     Returns
     -------

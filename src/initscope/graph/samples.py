@@ -1,6 +1,6 @@
-"""Along which axis of a step's output the samples lie: found by running a few of them, never guessed by length.
+"""The sample axis of each step's output: found by running a few samples, never guessed from lengths.
 
-Sequence models move the samples to the second axis, others fold them together with windows, frames or tokens.
+Sequence models move the samples to the second axis; other models fold them together with windows, frames or tokens.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ _Seen = dict[Node | None, dict[str, _T]]
 
 @dataclass(frozen=True)
 class SampleAxis:
-    """Where the samples of a tensor are.
+    """Sample axis of a tensor.
 
     Attributes
     ----------
     axis : int
         The axis.
     fold : int
-        Entries of one sample along it: 1, or the number of windows, frames or tokens that are folded into the axis.
+        Number of entries per sample along the axis: 1, or the number of windows, frames or tokens that are folded into
+        it.
     inner : int
-        How many of these entries run faster than the samples: as many as ``fold`` where each sample's stand together
-        (tokens flattened batch first), 1 where the samples run fastest (sequence first).
+        Stride of the samples: ``fold`` if the entries of each sample are adjacent (tokens flattened batch first), 1 if
+        the samples run fastest (sequence first).
     """
 
     axis: int = 0
@@ -76,15 +77,15 @@ _NOTHING: _Look = (None, None)
 
 @dataclass(frozen=True)
 class SampleAxes:
-    """The `SampleAxis` of every tensor that a step returns; the model's own output stands at None.
+    """The `SampleAxis` of every tensor that a step returns; the entry None is the model's own output.
 
-    A step that was not seen, because the model left it out or failed, is taken to have its samples first.
+    For a step that was not observed, because the model skipped it or failed, samples are assumed to come first.
     """
 
     axes: dict[Node | None, dict[str, SampleAxis | None]] = field(default_factory=dict)
 
     def of(self, step: Node | None, name: str = "") -> SampleAxis | None:
-        """Of one tensor in a step's output; None: it holds no samples, or mixes them."""
+        """Return the sample axis of one tensor in a step's output; None if it holds no samples, or mixes them."""
         return self.axes.get(step, {}).get(name, SampleAxis() if step not in self.axes else None)
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
@@ -110,12 +111,12 @@ class SampleAxes:
 def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
     """Where the samples of each step are, from a run of three samples and another, unless the steps' definitions tell.
 
-    The other is the one that was recorded, or one of two samples.
+    One run has three samples; the other is the recorded run, or a run of two samples.
 
-    An axis whose length grows with the number of samples, in proportion, carries them. Where it is longer than that,
-    two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
-    no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
-    statistics that batch norm has.
+    The sample axis is the one whose length grows in proportion to the number of samples. If it is longer than the
+    number of samples, two runs that differ in one sample show which entries belong to it. A tensor without a growing
+    axis, or with several, holds no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run,
+    without dropout and with batch norm's running statistics.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
 
 
 def _looked_at(graph: Graph, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]]:
-    """The axis that grows, and entries along it, of the tensors of two runs; of the second only where needed."""
+    """Return the axis that grows, and entries along it, for the tensors of two runs; the second run only if needed."""
     few, count = _recorded_shapes(graph)
     if not few:
         few, count = _run(graph, inputs, _FEW, lambda step, name, tensor: tuple(tensor.shape)), len(_FEW)
@@ -165,7 +166,10 @@ def _looked_at(graph: Graph, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]
 
 
 def _run(graph: Graph, inputs: Inputs, samples: list[int], note: Callable[[Node | None, str, Tensor], _T]) -> _Seen[_T]:
-    """Run these samples; what ``note(step, place, tensor)`` says of each step's tensors, the model's output at None."""
+    """Run these samples and collect ``note(step, place, tensor)`` for the tensors of each step.
+
+    The model's output has the step None.
+    """
     seen: _Seen[_T] = {}
 
     def watch(step: Node | None, args: Any, kwargs: Any, output: Any) -> None:
@@ -179,7 +183,7 @@ def _run(graph: Graph, inputs: Inputs, samples: list[int], note: Callable[[Node 
 
 
 def _shaped(output: Any) -> list[tuple[str, Tensor]]:
-    """The tensors of an output that have axes to look at: nested and sparse ones have none, and no numbers here."""
+    """Return the tensors of an output that have axes; nested and sparse tensors and numbers are left out."""
     return [
         (name, tensor)
         for name, tensor in named_tensors(output, "")
@@ -188,7 +192,10 @@ def _shaped(output: Any) -> list[tuple[str, Tensor]]:
 
 
 def _recorded_shapes(graph: Graph) -> tuple[_Seen[tuple[int, ...]], int]:
-    """Shapes of the run that was recorded, and of how many samples it was; none where there is no other number."""
+    """Return the shapes of the recorded run and its number of samples.
+
+    None if another number of samples is not available.
+    """
     few: _Seen[tuple[int, ...]] = {node: node.output_shapes for node in graph.nodes if graph.symbolic is None}
     if graph.batch in (None, len(_MANY)) or not few:
         return {}, 0
@@ -197,7 +204,10 @@ def _recorded_shapes(graph: Graph) -> tuple[_Seen[tuple[int, ...]], int]:
 
 
 def _grown(many: tuple[int, ...], few: tuple[int, ...] | None, count: int) -> SampleAxis | None:
-    """The axis whose length depends on the number of samples: of ``many`` three, of ``few`` ``count``."""
+    """Return the axis whose length depends on the number of samples.
+
+    ``many`` has three samples, ``few`` has ``count``.
+    """
     if few is None or len(many) != len(few):
         return None
     grown = [axis for axis, (a, b) in enumerate(zip(many, few, strict=True)) if a != b]
@@ -217,7 +227,7 @@ def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:
 
 
 def _ordered(axis: SampleAxis | None, first: Tensor | None, second: Tensor | None) -> SampleAxis | None:
-    """The axis with the order of its entries: those that changed with the middle sample are its own."""
+    """Return the axis with the order of its entries: entries that change with the middle sample belong to it."""
     if (
         axis is None
         or first is None

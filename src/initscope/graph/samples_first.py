@@ -1,7 +1,7 @@
-"""Steps that keep the samples on the first axis by what they are, so that no run is needed to find them there.
+"""Steps that by definition keep the samples on the first axis, so that no run is needed to find the axis.
 
-Layers and calls of torch whose definition says so, on inputs of the right number of axes. Everything else, such as a
-view, a transpose or a module of the user's own, is left to a run.
+These are layers and calls of torch whose definition guarantees it, for inputs with the right number of axes. For
+everything else, such as a view, a transpose or a user's module, a run decides.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _keeps_samples_first(graph: Graph, given: tuple[int, ...]) -> bool:
 
 
 def _axes(node: Node, graph: Graph, axes: dict[Node, int]) -> int | None:
-    """Number of axes of a node's output if its samples are first, None if that is not known."""
+    """Return the number of axes of a node's output if its samples are first, None if that is unknown."""
     if node.module is not None:
         known = len(node.inputs) == 1 and not node.kwargs and node.inputs[0] in axes
         return _after_module(node.module, axes[node.inputs[0]]) if known else None
@@ -81,7 +81,7 @@ def _spreads(other: Any, axes: int, graph: Graph) -> bool:
 
 
 def _after_module(module: nn.Module, axes: int) -> int | None:
-    """Number of axes after a layer of torch that keeps the samples first, None where it may not."""
+    """Return the number of axes after a layer of torch that keeps the samples first, None if it may not."""
     known = isinstance(module, ActivationLayer) or type(module).__module__.startswith("torch.nn.")
     if not known or module._forward_hooks or module._forward_pre_hooks or axes < 2:
         return None

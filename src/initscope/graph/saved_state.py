@@ -1,8 +1,9 @@
-"""What modules hold, and how it is put back: attributes, values of tensors and containers, states of generators.
+"""State of modules, and how it is restored: attributes, values of tensors and containers, states of generators.
 
-Buffers and other tensors that modules hold are replaced by copies while the model is used, so that the user's own are
-never written, and their version counters stay: a backward pass that was begun before still runs. What cannot be
-replaced (parameters, members of tuples, tensors that share memory) is written back if it changed, with its version.
+Buffers and other tensors of modules are replaced by copies while the model is used. The user's own tensors are then
+never written, and their version counters stay, so that a backward pass that began earlier still works. Tensors that
+cannot be replaced (parameters, members of tuples, tensors that share memory) are written back if they changed, with
+their version.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _NOTHING_INSIDE = {type(None), bool, int, float, str}  # most attributes
 class SavedState:
     """Contents of modules, and of the tensors and containers that they hold, each once.
 
-    Values of parameters are copied up to ``parameter_bytes`` in all; of the rest is known only whether they changed.
-    ``swap`` replaces other tensors by copies until `restore`. ``containers`` are dicts, lists or sets outside
+    Values of parameters are copied up to ``parameter_bytes`` in total; for the rest it is only known whether they
+    changed. ``swap`` replaces other tensors by copies until `restore`. ``containers`` are dicts, lists or sets outside
     of modules.
     """
 
@@ -71,7 +72,7 @@ class SavedState:
         self._settle(swap)
 
     def _hold_all(self, values: list[Any]) -> None:
-        """Remember what values hold now, and what is in these. Modules keep their own.
+        """Save the present content of values, and of values inside them. Modules keep their own.
 
         One loop without a call for each value: models have thousands of attributes.
         """
@@ -111,7 +112,7 @@ class SavedState:
                     waiting.append(item)
 
     def _settle(self, swap: bool) -> None:
-        """Replace what can be replaced by copies; the rest is written back where it is."""
+        """Replace tensors by copies where possible; the others are written back in place."""
         tensors = {id(tensor): tensor for _, _, tensor in self._swappable if id(tensor) not in self._seen}
         alone = {key for key, tensor in tensors.items() if swap and _can_be_replaced(tensor)}
         if alone:
@@ -138,7 +139,7 @@ class SavedState:
         return _SavedTensor(tensor, self._memory.copy(tensor.detach(), size))
 
     def note_inside(self) -> None:
-        """Take what containers hold now for what `reset` puts there."""
+        """Let `reset` restore the present content of containers."""
         for entry in self._changed(1):
             entry[2] = dict(entry[0]) if isinstance(entry[0], dict) else list(entry[0])
 
@@ -157,7 +158,7 @@ class SavedState:
         return changed
 
     def restore(self) -> list[Tensor]:
-        """Put everything back; nothing is written where nothing has changed. May be called again and again.
+        """Restore everything; values that did not change are not written. May be called again and again.
 
         Returns
         -------
@@ -218,7 +219,7 @@ def _slots(kind: type) -> list[str]:
 
 @dataclass
 class _SavedTensor:
-    """A tensor as it was: where its memory is, what stands there, whether it is a leaf that asks for gradients."""
+    """Saved state of a tensor: its memory, its values, whether it is a leaf that requires a gradient."""
 
     tensor: Tensor
     copy: Tensor | None
@@ -230,7 +231,7 @@ class _SavedTensor:
         self._needs_gradient, self._leaf = tensor.requires_grad, tensor.grad_fn is None
 
     def was_moved(self) -> bool:
-        """Whether its memory is another one, or it became part of a graph of gradients."""
+        """Return whether its memory was exchanged, or it became part of a gradient graph."""
         tensor = self.tensor
         moved = tensor.layout is torch.strided and tensor.data_ptr() != self._memory.data_ptr()
         return moved or (tensor.grad_fn is None) != self._leaf
@@ -262,14 +263,14 @@ def ask_for_gradient(tensor: Tensor, needs_gradient: bool) -> None:
 
 
 def _set_version(tensor: Tensor, version: int) -> None:
-    """Set the counter by which autograd knows whether a tensor was written since a forward pass."""
+    """Set the version counter, by which autograd knows whether a tensor was written since a forward pass."""
     setter = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
     if setter is not None:
         setter((tensor,), (version,))
 
 
 def _can_be_replaced(tensor: Tensor) -> bool:
-    """Whether a copy can replace a tensor: it has dense memory of its own and is no result of a graph."""
+    """Return whether a copy can replace a tensor: it has dense memory of its own and is not the result of a graph."""
     plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested and not tensor.is_meta
     return plain and tensor.grad_fn is None and not tensor.is_inference()
 
@@ -282,17 +283,17 @@ def _memory_of(tensor: Tensor) -> int:
 
 
 def _copy_of(tensor: Tensor) -> Tensor:
-    """A copy with the same strides; what is expanded is copied once."""
+    """Return a copy with the same strides; expanded values are copied once."""
     stored = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
     copy = tensor.detach()[stored].clone().expand(tensor.shape) if 0 in tensor.stride() else tensor.detach().clone()
     return copy.requires_grad_(tensor.requires_grad)
 
 
 class _CopyMemory:
-    """Memory for copies in one piece, which the system is asked to give in large pages.
+    """Memory for copies in one block, for which the system is asked to use large pages.
 
-    Taken from the heap it would come page by page, which takes longer than the copying, and the outputs of the model,
-    which stay there, would be driven to fresh pages too.
+    On the heap, the memory would be allocated page by page, which takes longer than the copying. The outputs of the
+    model, which stay on the heap, would also be moved to new pages.
     """
 
     def __init__(self, size: int) -> None:
@@ -309,7 +310,7 @@ class _CopyMemory:
 
 
 def _mapped(size: int) -> Tensor | None:
-    """Bytes that are mapped for themselves, or None where the system has no large pages to ask for."""
+    """Return separately mapped bytes, or None if the system has no large pages."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
     try:
@@ -321,7 +322,7 @@ def _mapped(size: int) -> Tensor | None:
 
 
 def _state(value: Any) -> Callable[[], Any] | None:
-    """What puts the state of a random generator, or the values of an array, back."""
+    """Return a function that restores the state of a random generator, or the values of an array."""
     if isinstance(value, torch.Generator):
         return partial(value.set_state, value.get_state())
     if isinstance(value, random.Random):
@@ -367,7 +368,7 @@ def _bytes(tensor: Tensor) -> Any:
 
 
 def _write(tensor: Tensor, values: Tensor) -> None:
-    """Copy ``values``; of a tensor that is expanded, and refuses to be written, the part that has memory of its own."""
+    """Copy ``values``; of an expanded tensor, which refuses to be written, only the part that has memory of its own."""
     if tensor.layout is torch.strided:
         stored = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
         tensor, values = tensor[stored], values[stored]

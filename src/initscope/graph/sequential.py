@@ -1,4 +1,4 @@
-"""Tracing of plain stacks, `torch.nn.Sequential`: their nodes are their layers, so that nothing needs to be run."""
+"""Tracing of plain stacks, `torch.nn.Sequential`: their nodes are their layers, so nothing needs to be run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def sequential_trace(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn.Module], bool]) -> Traced | None:
-    """Return the nodes of a Sequential of single ops and further ones, of one input; None for other models.
+    """Return the nodes of a Sequential of single ops with one input; None for other models.
 
     The result is that of a symbolic trace.
 
@@ -26,9 +26,9 @@ def sequential_trace(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[
     root : nn.Module
         The model.
     inputs : Inputs or None
-        What it will be called with.
+        Inputs of the later calls.
     is_leaf : callable
-        Says which modules are one op.
+        Function that says which modules are one op.
 
     Returns
     -------

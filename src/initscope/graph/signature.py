@@ -1,4 +1,4 @@
-"""What ``forward`` takes: which arguments there are, and how they are called."""
+"""Parameters of ``forward``: which there are, and their names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VAR_POSITIONAL, _VAR_KEYWORD = inspect.Parameter.VAR_POSITIONAL, inspect.Parame
 
 
 class Whole(nn.Module):
-    """A bare layer as a model of one step, which tracing would otherwise look into."""
+    """A bare layer as a model of one step, because tracing would otherwise trace into it."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Signature:
     required, required_keywords : tuple of str
         Those without a default: by position or name, by name only.
     positions : int
-        How many can be given by position, apart from ``*args``.
+        Number of parameters that can be passed by position, apart from ``*args``.
     any_position, any_name : bool
         Whether it takes ``*args``, ``**kwargs``.
     """

@@ -1,4 +1,4 @@
-"""Which modules are one step of a model, and which are looked into. Prediction and measurement have the same rows for
+"""Which modules are one step of a model, and which are traced into. Prediction and measurement have the same rows for
 it: both trace by this, and a rule of a user's own declares its modules here."""
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def declare_whole(*kinds: type[nn.Module]) -> None:
 def stays_whole(module: nn.Module) -> bool:
     """Whether a module is one step.
 
-    Layers of torch are, and subclasses of those with a known role that compute as they do; scripted modules, which
-    cannot be looked into; and what `declare_whole` named. Containers and models are not.
+    Single steps are layers of torch and subclasses with a known role that compute the same; scripted modules, which
+    cannot be traced into; and modules that `declare_whole` named. Containers and models are not.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def stays_whole(module: nn.Module) -> bool:
 
 
 def hides_steps(module: nn.Module) -> bool:
-    """Whether a module of torch does several steps in one: transformers, attention, loops over time.
+    """Return whether a module of torch does several steps in one call: transformers, attention, recurrent loops.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def hides_steps(module: nn.Module) -> bool:
 
 
 def hides_attention(model: nn.Module) -> bool:
-    """Whether a model holds torch's own attention, whose steps have rows of their own, and no loops over time.
+    """Return whether a model holds torch's own attention, whose steps have rows of their own, and no recurrent loops.
 
     Parameters
     ----------
@@ -111,13 +111,13 @@ def computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
 
 
 def has_own_forward(module: nn.Module) -> bool:
-    """Whether a module has a ``forward`` that its class does not know, as patched modules have."""
+    """Return whether a module has a ``forward`` that its class does not define, as patched modules have."""
     attributes = vars(module)
     return "forward" in attributes or "_conv_forward" in attributes
 
 
 def class_computes_as(cls: type[nn.Module], kind: type[nn.Module]) -> bool:
-    """`computes_as` of modules whose ``forward`` is that of their class ``cls``."""
+    """Return `computes_as` for modules whose ``forward`` is that of their class ``cls``."""
     if cls is kind and cls.__module__.startswith("torch.nn.modules."):
         return True
     for method in ("forward", "_conv_forward"):

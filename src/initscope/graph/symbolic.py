@@ -1,4 +1,4 @@
-"""Symbolic tracing with `torch.fx`: nothing is run; fails where ``forward`` asks for values.
+"""Symbolic tracing with `torch.fx`: nothing is run; it fails if ``forward`` needs values.
 
 fx sees the calls of modules by replacing two methods of `nn.Module`, for the whole
 process. Here these functions do something only in the thread that traces, and interrupts wait until they are gone.
@@ -45,7 +45,7 @@ for _function in OPERATORS:
 
 
 class _Tracer(fx.Tracer):
-    """Makes one placeholder for each tensor of ``inputs``; arguments that are not given keep their defaults."""
+    """Makes one placeholder for each tensor of ``inputs``; missing arguments keep their defaults."""
 
     def __init__(self, inputs: Inputs | None, is_leaf: Callable[[nn.Module], bool]) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _Tracer(fx.Tracer):
         return node
 
     def trace(self, root: nn.Module, concrete_args: Any = None) -> fx.Graph:  # type: ignore[override]
-        """What ``fx.Tracer.trace`` does, seen by this thread alone."""
+        """Do the same as ``fx.Tracer.trace``, but observe only this thread."""
         self.root, self.graph = root, fx.Graph(tracer_cls=type(self))
         self.root_module_name = type(root).__name__
         self.submodule_paths = {module: name for name, module in root.named_modules()}
@@ -100,7 +100,7 @@ class _Tracer(fx.Tracer):
 
 @contextmanager
 def _seen_by(tracer: _Tracer, patcher: Any) -> Iterator[None]:
-    """Let ``tracer`` see which modules this thread calls, and which parameters it asks them for."""
+    """Let ``tracer`` observe which modules this thread calls, and which parameters it reads from them."""
     call, attribute = nn.Module.__call__, nn.Module.__getattr__
     ours, cache = threading.get_ident(), dict[str, fx.Proxy]()
 
@@ -124,7 +124,7 @@ def _seen_by(tracer: _Tracer, patcher: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Traced:
-    """What a symbolic trace found: all its nodes in order, and the output in terms of them."""
+    """Result of a symbolic trace: all its nodes in order, and the output in terms of them."""
 
     calls: tuple[Node, ...]
     output: Any
@@ -133,7 +133,7 @@ class Traced:
 
     @cached_property
     def last_uses(self) -> dict[Node, list[Node]]:
-        """For every node those that no later node reads."""
+        """Return for every node the nodes that no later node reads."""
         last = {parent: node for node in self.calls for parent in (*node.inputs, node)}
         returned = set(nodes_in(self.output))
         uses: dict[Node, list[Node]] = {node: [] for node in self.calls}
@@ -145,7 +145,7 @@ class Traced:
 
 @uninterrupted
 def symbolic_trace(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn.Module], bool]) -> Traced:
-    """Trace ``root`` and let later nodes read from an in-place node what they would have read from its input."""
+    """Trace ``root``, and let later nodes that read the input of an in-place node read that node instead."""
     with RandomCalls() as drawn:
         graph = _Tracer(inputs, is_leaf).trace(root)
     if drawn.names:
@@ -294,7 +294,7 @@ def nodes_in(value: Any) -> list[Node]:
 
 
 def _constant(traced: Traced, root: nn.Module, path: str) -> Any:
-    """A parameter or buffer as the model has it now; what only the trace knows as it was."""
+    """Return a parameter or buffer as the model has it now, or the recorded one if only the trace has it."""
     try:
         return attribute(root, path)
     except AttributeError:

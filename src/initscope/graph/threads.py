@@ -1,12 +1,12 @@
 """One torch thread for small work, all of the user's for large.
 
-On a machine that is busy, threads that wait for each other at the end of every small step spin, and cost many times
-the work itself. So what runs inside of `borrowed` runs on one thread; a recording goes on with the user's number
-of threads once it has done `LARGE` multiplications, some seconds of one thread. The count is of the model and the data,
-not of the clock: the same run takes the same threads, and so has the same rounding.
+On a busy machine, threads that wait for each other at the end of every small step spin, which costs many times the work
+itself. So code inside `borrowed` runs on one thread; a recording continues with the user's number of threads after
+`LARGE` multiplications, some seconds on one thread. The count depends on the model and the data, not on the time: the
+same run uses the same threads, and so has the same rounding.
 
-``torch.set_num_threads`` holds for the thread that calls it and for those that first use torch afterwards. The user's
-other threads keep theirs; one that starts while a model is measured takes one thread until it asks for more.
+``torch.set_num_threads`` affects the calling thread, and threads that first use torch afterwards. The user's other
+threads are not affected; a thread that starts while a model is measured uses one thread until it requests more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _outside: list[int] = []  # the user's number of threads; of the one thread that
 
 
 def one_thread() -> Callable[[], None]:
-    """Go on with one thread; what is returned puts the number back that was there."""
+    """Continue with one thread; return a function that restores the previous number."""
     before = torch.get_num_threads()
     _outside.append(before)
     if before > 1:
@@ -46,9 +46,9 @@ def all_threads() -> None:
 
 
 def multiplications_per_value(module: nn.Module | None) -> float:
-    """Return about how many multiplications a value of a module's output takes.
+    """Return the approximate number of multiplications per value of a module's output.
 
-    Each position of its output sees all of its weights; without any, each value is seen once.
+    Each position of its output uses all of its weights; without weights, each value is used once.
     """
     if module is None or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         return 1.0

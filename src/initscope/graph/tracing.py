@@ -37,12 +37,13 @@ def trace(
     model : nn.Module
         Left as it is; for its present mode (training or evaluation).
     inputs : Inputs or one batch of data, optional
-        What the model will be called with (see `bind`): says which arguments are given and which keep their defaults,
-        and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
+        Arguments of the later calls (see `bind`): they determine which arguments keep their defaults, and the inputs of
+        a run if symbolic tracing fails. Without it, every argument without a default is one tensor.
     is_leaf : callable, optional
-        Says which modules stay whole, in addition to those that always do (`initscope.graph.stays_whole`).
+        Function that says which modules are single ops, in addition to those that always are
+        (`initscope.graph.stays_whole`).
     recorded : int
-        Of how many samples the run is recorded, where symbolic tracing fails.
+        Number of samples of the recorded run, if symbolic tracing fails.
     opened : bool
         Look also into the modules of torch that hide steps (`initscope.graph.hides_steps`): a run is recorded then.
 
@@ -112,7 +113,10 @@ def _recorded(
 def _run_lightly(
     model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], opened: bool
 ) -> tuple[Recording, Any] | None:
-    """A recording of a run that leaves most products out, with its output; None where that may have changed steps."""
+    """Return a recording of a run that skips most products, with its output.
+
+    None if that may have changed the steps.
+    """
     light, recording = FewUnits(), Recording(root, is_leaf, opened=opened)
     try:
         with borrowed(model), light:
