@@ -1,4 +1,4 @@
-"""What an initializer is: it fills modules, and it states the covariance that prediction needs."""
+"""Base class of initializers: it fills modules, and it states the covariance that predictions need."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ Name = Literal["weight", "bias"]
 
 @dataclass(frozen=True)
 class WeightDistribution:
-    r"""Second moments of one layer's weights: all that a wide layer's covariance depends on.
+    r"""Second moments of one layer's weights, which determine the covariance of a wide layer.
 
     .. math:: k'_{xy} = n\,v\,(\langle k_{xy}\rangle - \lambda\,\langle m_x\rangle\langle m_y\rangle) + v_b
 
-    with n the fan-in, ⟨·⟩ the average over a filter's taps and channels, v = ``variance`` of a weight, λ = ``strength``
-    of the mean removal, v_b = ``bias_variance``. With ``center`` only the center tap, number (k-1)//2 of each axis, has
-    weights: ⟨·⟩ is the average over channels there, n their number. ``independent``: whether weights are independent
-    of each other, which the spread of a finite layer needs. ``note`` says what this description cannot express.
+    Here n is the fan-in, ⟨·⟩ the average over a filter's taps and channels, v = ``variance`` of a weight, λ =
+    ``strength`` of the mean removal, v_b = ``bias_variance``. With ``center`` only the center tap, number (k-1)//2 of
+    each axis, has weights: ⟨·⟩ is then the average over channels, and n their number. ``independent``: whether weights
+    are independent of each other, which the spread of a finite layer needs. ``note`` says which property of the weights
+    these moments do not describe.
     """
 
     variance: float
@@ -72,13 +73,13 @@ class Initializer:
         )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """A new weight for one layer, which keeps the one it has."""
+        """Return a new weight for one layer; the layer itself is not changed."""
         raise InputError(
             f"{type(self).__name__} draws no weights; override weight_distribution(module) and draw(module, generator)"
         )
 
     def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """A new bias for one layer that has one."""
+        """Return a new bias for one layer that has a bias."""
         import torch
 
         assert module.bias is not None
@@ -89,13 +90,14 @@ class Initializer:
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
         """Draw new weights for ``module`` and all modules inside it, in place.
 
-        These are Linear and convolutions, the projections of attention, the gates of recurrent layers and the matrices
-        that a module of one's own multiplies by. `initscope.initializers.not_drawn` lists what is left as it is.
-        A parameter that several layers hold is one draw; layers that are copies of each other are drawn each by
-        itself, except by `Present`, under which they stay equal.
+        These layers are Linear and convolutions, the projections of attention, the gates of recurrent layers, and
+        matrices by which a user's module multiplies. `initscope.initializers.not_drawn` lists the parameters that are
+        left unchanged. A parameter that several layers share is drawn once. Layers that are copies of each other are
+        drawn independently, except with `Present`, which keeps them equal.
 
-        Where a weight is parametrized, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters become
-        those that give what was drawn; if there are none (spectral norm), `InputError` says so and nothing is written.
+        If a weight is parametrized, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters are set to
+        values that give the drawn weight. If there are none (spectral norm), `InputError` is raised and nothing is
+        written.
         """
         return fill_layers(
             module, lambda layer: self.draw(layer, generator), lambda layer: self.draw_bias(layer, generator)
@@ -107,7 +109,10 @@ def fill_layers(
     draw: Callable[[WeightLayer], torch.Tensor],
     draw_bias: Callable[[WeightLayer], torch.Tensor],
 ) -> AnyModule:
-    """Give all weights of ``model`` what ``draw`` and ``draw_bias`` return for their layer; all or none."""
+    """Set all weights of ``model`` to the results of ``draw`` and ``draw_bias`` for their layers.
+
+    All of them or none.
+    """
     import torch
 
     layers, others = weight_layers(model), matrices(model)
@@ -146,7 +151,7 @@ def drawn_parameters(model: nn.Module) -> set[int]:
 
 
 def equal_parameters(model: nn.Module) -> dict[int, int]:
-    """Of drawn parameters with the same values, as copied layers have: all but the first, with the first, by ``id``."""
+    """Return drawn parameters that equal an earlier one, as in copied layers, with that first one, by ``id``."""
     import torch
 
     drawn, representatives = drawn_parameters(model), dict[int, int]()
@@ -164,7 +169,7 @@ def equal_parameters(model: nn.Module) -> dict[int, int]:
 
 
 def check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
-    """Refuse a layer whose weight is computed from other parameters, unless some of these give ``values``."""
+    """Refuse a layer whose weight is computed from other parameters, unless some values of these give ``values``."""
     import torch
     from torch.nn.utils import parametrize
 
@@ -215,10 +220,10 @@ def weight_layers(model: nn.Module) -> list[WeightLayer]:
 
 
 def fans(module: WeightLayer) -> tuple[float, float]:
-    """Fan-in and fan-out as PyTorch counts them: all taps, input channels of one group, all output channels.
+    """Return fan-in and fan-out as PyTorch counts them: all taps, input channels of one group, all output channels.
 
-    Transposed convolutions store inputs first, and with stride s an output sees only one in s taps of each axis: their
-    fan-in is the mean number of values that an output sums. (PyTorch takes their outputs for inputs there.)
+    Transposed convolutions store inputs first, and with stride s an output depends on only one in s taps of each axis.
+    Their fan-in is the mean number of values that an output sums. (PyTorch confuses their outputs with their inputs.)
     """
     from torch.nn.modules.conv import _ConvTransposeNd
 

@@ -39,14 +39,14 @@ class Believability(Result):
         0 for Gaussian, -1.2 for uniform weights.
     edge : float
         Largest eigenvalue of the Gram matrix, centered and scaled so that independent weights follow the Tracy–Widom
-        distribution (mean -1.2, standard deviation 1.3) [Johnstone2001]_: above the Marchenko–Pastur edge,
-        something is aligned.
+        distribution (mean -1.2, standard deviation 1.3) [Johnstone2001]_. Values above the Marchenko–Pastur edge show
+        aligned weights.
     correlation_z : float
-        Squared inner products of filters against what independent ones have, in standard errors; strongly negative for
-        orthogonal weights.
+        Squared inner products of filters minus those expected for independent filters, in standard errors; strongly
+        negative for orthogonal weights.
     mirror : float
         Mean product of the weights of the first and the second half of the filters, or of their inputs, at unit
-        variance: 0 for independent weights, -1 where one half mirrors the other, as by `LooksLinear`.
+        variance: 0 for independent weights, -1 if one half mirrors the other, as in `LooksLinear`.
     summary : str
         All this in words.
     """
@@ -65,13 +65,12 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
     r"""Test whether the present weights of a Linear or convolution could be independent zero-mean draws.
 
     With the n × p matrix of weights scaled to unit variance, the largest squared singular value of independent entries
-    lies near :math:`\mu = (\sqrt{n-1}+\sqrt p)^2` with spread
-    :math:`(\sqrt{n-1}+\sqrt p)(1/\sqrt{n-1}+1/\sqrt p)^{1/3}`, and squared inner products of rows have mean p and
-    variance 2p². Training aligns filters and raises both; orthogonal weights lower both. Of large matrices a part is
-    looked at.
+    lies near :math:`\mu = (\sqrt{n-1}+\sqrt p)^2` with spread :math:`(\sqrt{n-1}+\sqrt p)(1/\sqrt{n-1}+1/\sqrt
+    p)^{1/3}`, and squared inner products of rows have mean p and variance 2p². Training aligns filters and raises both;
+    orthogonal weights lower both. For large matrices, only a part is examined.
 
-    ``among`` is the number of layers that are judged together. Limits widen with it, so that a false alarm is as rare
-    for all layers together as for one.
+    ``among`` is the number of layers that are judged together. The limits widen with the number of layers, so that a
+    false alarm is as rare for all layers together as for one.
 
     >>> import torch
     >>> layer = torch.nn.Linear(300, 200)

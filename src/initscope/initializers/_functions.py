@@ -1,4 +1,4 @@
-"""The initializers as one-liners, in the manner of `torch.nn.init`: they fill a layer or a whole model in place."""
+"""The initializers as functions in the style of `torch.nn.init`: they fill a layer or a whole model in place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["delta_orthogonal_", "glorot_", "he_", "lecun_", "looks_linear_", "or
 
 
 def he_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `He`, which takes the options.
+    """Fill ``module`` by `He`, which gets the options.
 
     >>> import torch
     >>> _ = he_(torch.nn.Linear(100, 50), mode="fan_out", generator=torch.Generator().manual_seed(0))
@@ -27,30 +27,30 @@ def he_(module: AnyModule, *, generator: torch.Generator | None = None, **option
 
 
 def glorot_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `Glorot`, which takes the options."""
+    """Fill ``module`` by `Glorot`, which gets the options."""
     return Glorot(**options).fill_(module, generator=generator)
 
 
 def lecun_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `LeCun`, which takes the options."""
+    """Fill ``module`` by `LeCun`, which gets the options."""
     return LeCun(**options).fill_(module, generator=generator)
 
 
 def looks_linear_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `LooksLinear`, which takes the options."""
+    """Fill ``module`` by `LooksLinear`, which gets the options."""
     return LooksLinear(**options).fill_(module, generator=generator)
 
 
 def orthogonal_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `Orthogonal`, which takes the options."""
+    """Fill ``module`` by `Orthogonal`, which gets the options."""
     return Orthogonal(**options).fill_(module, generator=generator)
 
 
 def delta_orthogonal_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `DeltaOrthogonal`, which takes the options."""
+    """Fill ``module`` by `DeltaOrthogonal`, which gets the options."""
     return DeltaOrthogonal(**options).fill_(module, generator=generator)
 
 
 def zero_sum_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
-    """Fill ``module`` by `ZeroSum`, which takes the options: ``zero_sum_(model, strength=0.5, compensate=True)``."""
+    """Fill ``module`` by `ZeroSum`, which gets the options: ``zero_sum_(model, strength=0.5, compensate=True)``."""
     return ZeroSum(**options).fill_(module, generator=generator)

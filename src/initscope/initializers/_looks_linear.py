@@ -25,28 +25,28 @@ class LooksLinear(Initializer):
     r"""Orthogonal weights in mirrored pairs of units, so that the network is linear at initialization [Balduzzi2017]_.
 
     Hidden units come in pairs, unit i of the first half with unit i of the second, that see the same with opposite
-    signs. Since relu(u) - relu(-u) = u, the next layer takes differences and nothing of the ReLU is left:
+    signs. Since relu(u) - relu(-u) = u, the next layer takes differences, and the ReLUs cancel:
 
     .. math:: W = \begin{pmatrix} V & -V \\ -V & V \end{pmatrix}, \qquad
               W\,\mathrm{relu}\begin{pmatrix} u \\ -u \end{pmatrix} = \begin{pmatrix} Vu \\ -Vu \end{pmatrix}
 
-    with V Haar orthogonal and scaled to keep the mean square per unit, whatever the widths. Angles, rank and gradients
-    are those of a product of orthogonal matrices: kept at any depth, where independent weights lose them to chance when
-    depth is comparable to width. Filters of hidden layers sum to zero. As soon as training moves the two of a pair
-    apart, the ReLUs act.
+    Here V is Haar orthogonal and scaled to preserve the mean square per unit, for any widths. Angles, rank and
+    gradients are those of a product of orthogonal matrices. They are preserved at any depth, while independent weights
+    lose them randomly once the depth is comparable to the width. Filters of hidden layers sum to zero. As soon as
+    training moves the two units of a pair apart, the ReLUs take effect.
 
     - The first layer is (V; -V), the last (V, -V), a layer that is both is V. Which is which is read from the model
       where `torch.fx` can trace it, otherwise from the order of its layers.
     - A hidden width that is odd leaves its last unit without a partner: it has weights in, and none out. A single unit
       is passed on as it is.
     - Convolutions have V in the center tap alone [Xiao2018]_, with stride s in s taps of each axis from there on, so
-      that no position is passed over. With groups each output passes on one input of its group.
+      that no position is passed over. With groups, each output passes on one input of its group.
     - Exact for chains of layers with ReLU, GELU, SiLU or softplus (σ(u) - σ(-u) = u), average pooling, flattening of
       even channels, norms; ``slope`` makes it so for leaky ReLU. Max-pooling, concatenations and skips that carry an
       activation's output leave it linear in part: measure.
 
-    Units are not independent, so that no second moments of single layers describe these weights:
-    `weight_distribution` refuses. Prediction is not possible; measurement is.
+    Units are not independent, so second moments of single layers do not describe these weights: `weight_distribution`
+    raises an error. Prediction is not possible; measurement is.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class LooksLinear(Initializer):
             raise InputError(f"slope = {self.slope} must be above -1 and finite; 0 is ReLU")
 
     def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
-        """Refused: the covariance of one layer does not tell what mirrored layers do."""
+        """Raise an error: the covariance of one layer does not describe mirrored layers."""
         raise InputError(
             "LooksLinear has mirrored units, which are not independent: prediction from second moments would be wrong; "
             "measure it: initscope.measure(model, x, y, initializer=LooksLinear())"
@@ -95,7 +95,7 @@ class LooksLinear(Initializer):
         return fill_layers(module, draw, lambda layer: self.draw_bias(layer, generator))
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """A new weight for one hidden layer."""
+        """Return a new weight for one hidden layer."""
         return self._drawn(module, generator, reads_pairs=True, writes_pairs=True)
 
     def _drawn(
@@ -125,7 +125,7 @@ class LooksLinear(Initializer):
 
 
 def _sides(model: nn.Module, layers: list[WeightLayer]) -> dict[nn.Module, tuple[bool, bool]]:
-    """Of every layer, whether the units it reads and those it writes are hidden, and so come in pairs."""
+    """Return for every layer whether the units that it reads and those that it writes are hidden, and so form pairs."""
     from initscope.graph import hidden_sides, trace
 
     try:
@@ -167,7 +167,7 @@ def _keeping_mean_square(
 
 
 def _pass_on(weight: torch.Tensor, module: WeightLayer) -> None:
-    """Give each output of a grouped convolution one input of its group, in the center tap."""
+    """Connect each output of a grouped convolution with one input of its group, in the center tap."""
     from torch.nn.modules.conv import _ConvTransposeNd
 
     groups = getattr(module, "groups", 1)

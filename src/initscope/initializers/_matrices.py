@@ -1,7 +1,7 @@
 """Weights outside of Linear and convolutions: attention's projections, recurrent gates, matrices of a module's own.
 
-Which parameters of a user's module are matrices, and which side reads the data, is read from the source of its class:
-``x @ self.w``, ``F.linear(x, self.w)``, ``torch.addmm(self.b, x, self.w[k])``.
+The source of a user's class shows which of its parameters are matrices, and which side multiplies the data: ``x @
+self.w``, ``F.linear(x, self.w)``, ``torch.addmm(self.b, x, self.w[k])``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Matrix:
         return values.T if self.transposed else values
 
     def bias_values(self) -> torch.Tensor | None:
-        """A view of the bias, if there is one."""
+        """Return a view of the bias, if there is one."""
         values: torch.Tensor | None = getattr(self.owner, self.bias).detach()[self.part] if self.bias else None
         return values
 
@@ -65,7 +65,7 @@ class Matrix:
             present.copy_(bias)
 
     def layer(self) -> nn.Linear:
-        """A Linear with these values, in a copy: what initializers know."""
+        """Return a Linear with a copy of these values, because initializers accept modules."""
         import torch
 
         weight, bias = self.weight(), self.bias_values()
@@ -77,7 +77,7 @@ class Matrix:
 
 
 def matrices(model: nn.Module) -> list[Matrix]:
-    """All such matrices in ``model``; a parameter that several modules share once."""
+    """Return all such matrices in ``model``; a parameter that several modules share occurs once."""
     from initscope.graph import WEIGHT_LAYERS, modules_of
 
     seen: set[int] = set()
@@ -133,7 +133,7 @@ def _of_module(module: nn.Module) -> list[Matrix]:
 
 
 def _attention(module: nn.MultiheadAttention) -> list[Matrix]:
-    """Queries, keys and values: three matrices, stored as one where they have one size."""
+    """Return the matrices of queries, keys and values: three matrices, stored as one if they have the same size."""
     width, bias = module.embed_dim, "in_proj_bias" if module.in_proj_bias is not None else ""
     if module.in_proj_weight is not None:
         rows = [(slice(k * width, (k + 1) * width),) for k in range(3)]

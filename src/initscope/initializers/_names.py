@@ -1,4 +1,4 @@
-"""Initializers by name, as the command line takes them. To add one, add a line to `INITIALIZERS`."""
+"""Initializers by their names on the command line. To add one, add a line to `INITIALIZERS`."""
 
 from __future__ import annotations
 

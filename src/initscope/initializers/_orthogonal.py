@@ -1,4 +1,4 @@
-"""Weights that are orthogonal matrices: drawn uniformly (Haar), in all taps or in the center tap alone."""
+"""Weights that are orthogonal matrices: drawn uniformly (Haar), in all taps or only in the center tap."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Orthogonal(Initializer):
 
 @dataclass(frozen=True)
 class DeltaOrthogonal(Orthogonal):
-    """Convolutions whose center tap is a Haar orthogonal matrix times ``gain``, all other taps zero [Xiao2018]_.
+    """Convolutions whose center tap is a Haar orthogonal matrix times ``gain``, with all other taps zero [Xiao2018]_.
 
     Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s [Xiao2018]_. The
     center tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
     """
 
     def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
-        """Variance of the center tap's weights; ``center`` says that there are no others."""
+        """Return the variance of the center tap's weights; ``center`` means that there are no others."""
         rows, channels = _center_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
         return WeightDistribution(
@@ -80,7 +80,7 @@ class DeltaOrthogonal(Orthogonal):
 
 
 def _matrix_size(module: WeightLayer) -> tuple[int, int]:
-    """Size of one group's weights as a matrix, as they are stored."""
+    """Return the size of one group's weights as a matrix, as they are stored."""
     weight = module.weight
     return weight.shape[0] // getattr(module, "groups", 1), math.prod(weight.shape[1:])
 

@@ -53,7 +53,7 @@ class Present(Initializer):
         return present + self.bias_variance
 
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
-        """Draw new weights; parameters that are equal now, as those of copied layers, are one draw."""
+        """Draw new weights; parameters that are equal now, as those of copied layers, stay equal."""
         import torch
 
         parameters = list(module.parameters())

@@ -16,7 +16,7 @@ __all__ = ["redrawn"]
 
 
 def redrawn(model: nn.Module, initializer: Initializer, draws: int, inputs: Inputs, *, seed: int) -> Iterator[Graph]:
-    """The traced model with new weights, ``draws`` times, all in one copy, which is as the original before each draw.
+    """Yield the traced model with new weights, ``draws`` times, all in one copy, which is restored before each draw.
 
     Parameters
     ----------

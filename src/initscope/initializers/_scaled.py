@@ -1,4 +1,4 @@
-"""Zero-mean initializers with one variance per layer: He, Glorot, LeCun, and any given variance."""
+"""Zero-mean initializers with one variance per layer: He, Glorot, LeCun, and an arbitrary variance."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _ZeroMean(Initializer):
         raise InputError(f"{type(self).__name__} states no variance; override variance_of(module)")
 
     def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
-        """Independent weights of equal variance; uniform weights act like Gaussian ones for large fan-in only."""
+        """Independent weights of equal variance; for a large fan-in, uniform weights act like Gaussian weights."""
         note = "uniform weights: exact for large fan-in" if self.distribution == "uniform" else ""
         return WeightDistribution(self.variance_of(module), self.bias_variance, note=note)
 
@@ -86,7 +86,7 @@ class _Scaled(_ZeroMean):
 
 @dataclass(frozen=True)
 class He(_Scaled):
-    """Variance 2/fan [He2015]_; ``fan_in`` keeps the variance per unit of a ReLU layer, ``fan_out`` its norm."""
+    """Variance 2/fan [He2015]_; ``fan_in`` preserves the variance per unit of a ReLU layer, ``fan_out`` its norm."""
 
     gain: float = math.sqrt(2)
 
@@ -100,4 +100,4 @@ class Glorot(_Scaled):
 
 @dataclass(frozen=True)
 class LeCun(_Scaled):
-    """Variance 1/fan_in [LeCun1998]_: keeps the variance of linear layers."""
+    """Variance 1/fan_in [LeCun1998]_: preserves the variance of linear layers."""

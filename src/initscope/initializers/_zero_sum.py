@@ -1,4 +1,4 @@
-"""Filters conditioned to sum to zero, which open angles instead of closing them."""
+"""Filters conditioned to sum to zero, which increase angles instead of decreasing them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["ZeroSum"]
 class ZeroSum(Initializer):
     r"""A base initializer whose filters are conditioned to sum to zero ([Nachum2022]_ section 4.2).
 
-    Of independent Gaussian weights the conditioning leaves :math:`w - \bar w`: the direction in which all taps and
-    channels agree is removed, and with it the mean that makes ReLU outputs alike. ``strength`` λ between 0 and 1
+    For independent Gaussian weights the conditioning gives :math:`w - \bar w`: it removes the direction in which all
+    taps and channels are equal, and with it the mean that makes ReLU outputs similar. ``strength`` λ between 0 and 1
     removes only part of it, :math:`w - (1-\sqrt{1-\lambda})\,\bar w`: it sets the angle at which deep layers settle.
 
     Parameters
@@ -61,7 +61,7 @@ class ZeroSum(Initializer):
         return 1 / (1 - self.strength / math.pi) if self.compensate else 1.0
 
     def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
-        """The base distribution with its mean direction weakened by ``strength``, in addition to the base itself."""
+        """Return the base distribution with its mean direction weakened by ``strength``, next to the base itself."""
         base = self.base.weight_distribution(module)
         return replace(
             base,
@@ -80,12 +80,12 @@ class ZeroSum(Initializer):
         return weight
 
     def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """Biases of this initializer's variance or, if that is zero, those of the base initializer."""
+        """Return biases of this initializer's variance or, if that is zero, those of the base initializer."""
         return super().draw_bias(module, generator) if self.bias_variance else self.base.draw_bias(module, generator)
 
 
 def _filters(module: WeightLayer, weight: torch.Tensor) -> torch.Tensor:
-    """A view ``[groups, inputs, outputs, taps]`` of the weight; a filter is what one output sees of its group."""
+    """Return a view ``[groups, inputs, outputs, taps]`` of the weight; a filter is the weights of one output."""
     from torch.nn.modules.conv import _ConvTransposeNd
 
     groups = getattr(module, "groups", 1)
