@@ -1,6 +1,6 @@
-r"""What attention does within a sample: how far its weights are spread, and whether tokens turn parallel.
+r"""Statistics of attention within a sample: how spread its weights are, and how parallel tokens become.
 
-Entropies are per query, :math:`-\sum_j p_j\ln p_j/\ln n` with n the keys that the mask leaves: 1 for uniform weights, 0
+Entropies are per query, :math:`-\sum_j p_j\ln p_j/\ln n` with n the number of unmasked keys: 1 for uniform weights, 0
 for a single key. Tokens are the rows of a sample's ``[tokens, units]``.
 """
 
@@ -24,7 +24,7 @@ _LEAST_TOKENS = 4
 
 
 class TokenObserver(Observer):
-    """Mean cosine of the non-zero tokens of a sample, at ops whose output is ``[tokens, units]`` for each sample."""
+    """Mean cosine of the nonzero tokens of a sample, at ops whose output is ``[tokens, units]`` for each sample."""
 
     def __init__(self, graph: Graph) -> None:
         self._rows = graph.nodes
@@ -46,7 +46,7 @@ class TokenObserver(Observer):
             self._cosines.setdefault(node, []).append(cosines[count > 1])
 
     def columns(self) -> dict[str, Floats]:
-        """``token_cosine``, ``[rows]``; NaN where no sample has two tokens that are not zero."""
+        """Return ``token_cosine``, ``[rows]``; NaN if no sample has two nonzero tokens."""
         return {"token_cosine": _column(self._rows, {node: _joined(parts) for node, parts in self._cosines.items()})}
 
 
@@ -56,7 +56,7 @@ def _joined(parts: list[Tensor]) -> list[float]:
 
 
 class AttentionObserver(Observer):
-    """Entropy of attention weights; what they sum to over the keys; the weight that a token gives to itself."""
+    """Entropy of attention weights, their sum over the keys, and the weight of each token on itself."""
 
     names = ("attention_entropy", "attention_sum", "attention_self")
 
@@ -71,13 +71,13 @@ class AttentionObserver(Observer):
         return graph.attention_nodes
 
     def see(self, node: Node, values: Tensor) -> None:
-        """Weights that a softmax makes, ``[..., queries, keys]`` unless an einsum sums another axis of them."""
+        """Return weights that a softmax makes, ``[..., queries, keys]`` unless an einsum sums another of their axes."""
         if node.traits.attention == "weights" and values.dim() >= 3:
             axis = self._keys.get(node, -1)
             self._add(node, values.movedim(axis, -1), square=axis == -1)
 
     def read(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Weights inside of one call of attention, computed again for a few samples."""
+        """Return weights inside one call of attention, computed again for a few samples."""
         if node.traits.attention == "fused":
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             weights = _weights(**(dict(zip(names, args, strict=False)) | kwargs))
@@ -131,7 +131,7 @@ def _weights(
     scale: float | None = None,
     **_: Any,
 ) -> Tensor | None:
-    """softmax(q kᵀ scale + mask) of the first samples; None where the shapes are of another kind."""
+    """Return softmax(q kᵀ scale + mask) of the first samples; None if the shapes are of another kind."""
     if query.dim() < 3 or query.shape[-1] == 0:
         return None
     query, key = query[:_SAMPLES].float(), key[:_SAMPLES].float()

@@ -35,7 +35,7 @@ _BATCH_VALUES = 1 << 22  # input values of a batch: bounds the memory of the act
 
 @dataclass(frozen=True)
 class LayerWidth(Result):
-    """One layer's row: its name and kind, and the `MeanWidth` of its outputs (None where they have none, with why)."""
+    """One layer's row: its name and kind, and the `MeanWidth` of its outputs, or None with the reason."""
 
     layer: str
     kind: str
@@ -45,7 +45,10 @@ class LayerWidth(Result):
 
 @dataclass(frozen=True)
 class LayerWidths(Result):
-    """Mean widths by layer, the inputs first. In the units of each layer: its weights' scale is part of the value."""
+    """Mean widths by layer, the inputs first.
+
+    The width is in the units of each layer: it includes the scale of the weights.
+    """
 
     rows: tuple[LayerWidth, ...]
 
@@ -70,7 +73,7 @@ class LayerWidths(Result):
 
 
 def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 0) -> LayerWidths:
-    """Mean width of ``points`` and of what every layer of ``model`` makes of them.
+    """Return the mean width of ``points`` and of the outputs of every layer of ``model``.
 
     Source: [Bronstein2016]_, 'Low dimension in – low dimension out'; the theorem is in [Giryes2016]_.
 

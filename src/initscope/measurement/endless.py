@@ -1,4 +1,4 @@
-"""`with_an_end`: refuse iterators of batches that never end, instead of waiting for them."""
+"""`with_an_end`: refuse endless iterators of batches, instead of waiting for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BATCHES = 100_000  # of data without a length
 
 
 def with_an_end(batches: Iterable[Any]) -> Iterator[Any]:
-    """The batches; `InputError` once data that cannot say their length have given a hundred thousand."""
+    """Yield the batches; raise `InputError` after a hundred thousand batches of data without a length."""
     try:
         known = len(batches) >= 0  # type: ignore[arg-type]
     except TypeError:  # a generator, or a loader of a stream

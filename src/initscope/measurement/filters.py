@@ -1,8 +1,8 @@
 r"""Estimate the spread over all draws of the weights from one draw: independent filters are a sample.
 
-After the first weights, the outputs of different filters are independent given the inputs, so that the jackknife
-over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
-(no orthogonal or mirrored weights) and enough of them: of fewer than `LEAST_FILTERS` the spread is too uncertain.
+After the first weights, the outputs of different filters are independent given the inputs, so that the jackknife over
+filters estimates the variance of the cosine and of the norm. This needs independent filters (no orthogonal or mirrored
+weights) and at least `LEAST_FILTERS` of them, because with fewer the spread is too uncertain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ With 16 filters and cosines near 1 after ReLU (.95) it is too large by 30 %, wit
 
 
 def independent_filters(graph: Graph, initializer: Initializer | None) -> dict[Node, int]:
-    """Steps whose channels are independent filters of the first weights, with that layer's number of groups.
+    """Return the steps whose channels are independent filters of the first weights, with that layer's number of groups.
 
     ``initializer`` draws the weights; None: the weights the model has, which must look like independent draws.
     """
@@ -61,7 +61,7 @@ def _independent(layer: WeightLayer, initializer: Initializer | None) -> bool:
 
 
 class FilterObserver(Observer):
-    """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each node."""
+    """Squares of x, y and x - y of every filter, at steps with independent filters; in units of each node."""
 
     def __init__(self, graph: Graph, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
         self._axes = unit_axes(graph, samples)
@@ -86,7 +86,7 @@ class FilterObserver(Observer):
         self._squares[node].append((torch.stack([norms[x], norms[y], apart]) / largest).square().cpu())
 
     def squares(self, node: Node) -> Floats | None:
-        """``[3, pairs, filters]``, or None where filters are not independent or a batch left the node out."""
+        """Return ``[3, pairs, filters]``, or None if filters are not independent or a batch skipped the node."""
         parts = self._squares.get(node)
         return torch.cat(parts, dim=1).numpy() if parts else None
 
@@ -99,9 +99,9 @@ def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floa
               \Delta_i = \frac{\theta_{+i} - \theta_{-i}}2
 
     with θ without filter i and with filter i twice; filters are compared within their group of n only. For a mean both
-    sums are the usual variance. Where θ is curved, the first, the jackknife, counts the variance of the part that is
-    quadratic in the filters twice [Efron1981]_, and the second, in which it cancels, not at all. For 32 filters after
-    ReLU and cosines of .6 and .95, the first alone overstates the error by 9 and 18 %.
+    sums are the usual variance. If θ is curved, the first (the jackknife) counts the variance of the quadratic part
+    twice [Efron1981]_, and the second, in which it cancels, not at all. For 32 filters after ReLU and cosines of .6 and
+    .95, the first alone overstates the error by 9 and 18 %.
     """
     total = squares.sum(axis=2, keepdims=True)
     whole = np.sqrt(squares[0].sum(axis=1, keepdims=True))

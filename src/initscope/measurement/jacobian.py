@@ -1,7 +1,7 @@
 r"""Singular values of a model's input-output Jacobian: all of them where it is small, else their mean square and ends.
 
-Products with the Jacobian J and its transpose are all that is needed, so any model will do: :math:`J^T u` is one
-backward pass, and :math:`J w` the derivative of :math:`\langle J^T u, w\rangle` with respect to u.
+Only products with the Jacobian J and its transpose are needed, so the method works for any model: :math:`J^T u` is one
+backward pass, and :math:`J w` is the derivative of :math:`\langle J^T u, w\rangle` with respect to u.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class JacobianSpectrum(Result):
     mean_square : array ``[samples]``
         ‖J‖_F² over the smaller side of J: the mean square singular value.
     mean_square_error : array ``[samples]``
-        Its standard error; 0 where J was taken whole.
+        Its standard error; 0 if the whole J was computed.
     largest, smallest : array ``[samples]``
-        Extreme singular values. Where J was not taken whole, Lanczos' estimates: ``largest`` from below, ``smallest``
-        from above.
+        Extreme singular values. If the whole J was not computed, these are Lanczos estimates: ``largest`` from below,
+        ``smallest`` from above.
     values : array ``[samples, smaller side]`` or None
-        All singular values, descending, where J was taken whole.
+        All singular values in descending order, if the whole J was computed.
     inputs, outputs : int
         Size of J.
     method : str
@@ -90,7 +90,7 @@ def jacobian_spectrum(
     probes, steps : int
         Random vectors for the mean square; Lanczos steps for the extremes.
     mode : "train", "eval" or None
-        In train mode batch norm would couple the samples, so they are run one by one. Dropout is off in both.
+        In train mode, batch norm would couple the samples, so they are run one by one. Dropout is off in both.
     seed : int
         Seed of the order of the inputs and of the random vectors.
     whole : bool, optional
@@ -134,7 +134,7 @@ def jacobian_spectrum(
 
 
 def _samples(model: nn.Module, data: Any, samples: int, seed: int) -> list[Batch]:
-    """The first ``samples`` inputs of the data, one by one."""
+    """Yield the first ``samples`` inputs of the data, one by one."""
     samples_of_one: list[Batch] = []
     for batch in batches(model, data, seed=seed):
         samples_of_one.extend(
@@ -203,7 +203,7 @@ def _by_products(products: _Products, probes: int, steps: int, seed: int) -> tup
 
 
 def _lanczos(products: _Products, start: Tensor, steps: int) -> tuple[float, float]:
-    """Extreme singular values of the bidiagonal matrix that J becomes on a Krylov space of its smaller side.
+    """Return extreme singular values of the bidiagonal matrix of J on a Krylov space of its smaller side.
 
     On the larger side the kernel of J would count as small singular values.
     """

@@ -1,4 +1,4 @@
-"""What smaller number formats would lose of the values and gradients of a run: shares beyond or below their range."""
+"""Values and gradients that smaller number formats would lose: shares outside of their range."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class NumberFormat:
     ----------
     name : str
     overflow : float
-        Midway between the largest value and the one that would follow it: beyond, the cast overflows.
+        Midpoint between the largest value and the next one: the cast overflows beyond it.
     overflow_at_tie : bool
-        Whether ``overflow`` itself overflows: the largest value is odd, so that the tie goes up.
+        Whether ``overflow`` itself overflows: the largest value is odd, so the tie is rounded up.
     underflow : float
         Half of the least subnormal number: up to and including it, the cast gives zero.
     """
@@ -108,7 +108,7 @@ class FormatCount:
         self.over, self.under = self.over + other.over, self.under + other.under
 
     def shares(self) -> tuple[Floats, Floats]:
-        """Of all values, those that overflow and those that underflow, ``[formats]`` each."""
+        """Return the shares of values that overflow and that underflow, ``[formats]`` each."""
         count = max(1, self.values)
         return self.over / count, self.under / count
 

@@ -1,4 +1,4 @@
-"""`observe`: one pass over a user's data that records, at every node of a model, what becomes of it."""
+"""`observe`: one pass over a user's data that records statistics at every node of a model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COUPLED = "batch norm in train mode couples the samples: a sample's share in th
 
 @dataclass(frozen=True, repr=False)
 class Observation(Result):
-    """What `observe` saw: the rows of `initscope.predict`, row 0 the input; NaN where a column does not apply.
+    """Result of `observe`: the rows of `initscope.predict`, row 0 is the input; NaN if a column does not apply.
 
     Attributes
     ----------
@@ -57,15 +57,15 @@ class Observation(Result):
         Cosine of the two outputs of a pair; norm of x's output over the norm of x; the same per unit.
     gradient_ratio, gradient_cosine : array ``[rows, pairs]``
         ‖∂ℓ/∂W‖_F/(‖∂ℓ/∂a‖‖x‖) of x alone, with W the layer's weights and a the model's output; cosine of the weight
-        gradients of x and y. For Linear and convolution layers.
+        gradients of x and y. Available for Linear and convolution layers.
     dead_fraction, always_on_fraction : array ``[rows]``
-        Fraction of the units of an activation's output that are zero, or positive, for all samples and positions. Zero
-        counts as dead where the activation is flat there (ReLU and its kin): a unit of tanh at zero passes gradients.
+        Fraction of the units of an activation's output that are zero, or positive, for all samples and positions. A
+        zero counts as dead if the activation is flat there (ReLU and similar): a unit of tanh at zero passes gradients.
     dead_element_fraction, always_on_element_fraction : array ``[rows]``
-        The same for single elements: a unit at one position.
+        The same for single elements, that is, a unit at one position.
     saturated_fraction : array ``[rows]``
-        Fraction of the values of a bounded activation (tanh, sigmoid, softsign and their piecewise linear kin) at the
-        ends of its range.
+        Fraction of the values of a bounded activation (tanh, sigmoid, softsign and their piecewise linear variants) at
+        the ends of its range.
     effective_rank : array ``[rows]``
         Participation ratio (tr C)²/tr C² of the outputs' covariance over the samples, at most samples - 1.
     mean_width : array ``[rows]``
@@ -75,9 +75,9 @@ class Observation(Result):
     x, y : Tensor or Inputs
         The pairs, as inputs of the model.
     samples : int
-        Number of samples seen; dead units, rank and width rest on all of them.
+        Number of samples; dead units, rank and width use all of them.
     mode : str
-        ``train`` or ``eval``, or ``mixed`` where the model's modules differ.
+        ``train`` or ``eval``, or ``mixed`` if the model's modules differ.
     fallback : str
         Why the model could not be traced symbolically, or empty.
     """
@@ -135,7 +135,7 @@ class Observation(Result):
         return int(self.cosine.shape[1])
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row; means over pairs, None where a column does not apply."""
+        """Return one dict per row with means over pairs, None if a column does not apply."""
         paired = ("cosine", "angle", "norm_ratio", "rms_ratio", "gradient_ratio", "gradient_cosine")
         single = (
             "dead_fraction",
@@ -190,23 +190,23 @@ def observe(
     ----------
     model : torch.nn.Module
         Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states. Or its
-        `initscope.graph.trace` in the mode that it is to run in, which then is not made again.
+        `initscope.graph.trace` in the mode of the run, which then is not computed again.
     data
         Array, tensor, `initscope.data` set, ``Dataset``, ``DataLoader``, any iterable of batches; tuples of several
         inputs or (inputs, labels), dicts of inputs. Read once; memory does not grow with its length.
     pairs : int
-        Pairs whose geometry and gradients are recorded: of the first 2·pairs samples, in random order. Samples after
-        these count for dead units, effective rank and mean width only.
+        Number of pairs whose geometry and gradients are recorded; they come from the first 2·pairs samples, in random
+        order. Samples after these count for dead units, effective rank and mean width only.
     gradients : bool
-        Record per-sample gradients of the weights, which takes a backward pass.
+        Record per-sample gradients of the weights, which needs a backward pass.
     units : bool
         Record dead units, effective rank and mean width. Without, samples after the pairs are not read.
     mode : "train", "eval" or None
-        What batch norm does; None: as the model is. In train mode the samples of all pairs are one batch.
+        Mode of batch norm; None: the present mode of the model. In train mode the samples of all pairs are one batch.
     dropout : bool
         Keep dropout as the mode has it. Off by default: it would hide the geometry.
     seed : int
-        Of the order of samples, of the pairs, and of v.
+        Seed of the order of samples, of the pairs, and of v.
     shuffle : bool
         Random order and random pairs. False: samples as they come, the x of the pairs first, then the y, for example
         ``torch.cat([x, y])``.
@@ -216,9 +216,10 @@ def observe(
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
-        For ``loss``, and kept; default: what the data holds in addition to the inputs.
+        Targets for ``loss``; default: the part of the data that is not an input.
     opened : bool
-        Have rows for the steps inside of attention, transformers and loops over time of torch, not one for the whole.
+        Include rows for the steps inside attention, transformers and recurrent loops of torch, instead of one row for
+        the whole module.
 
     Returns
     -------
@@ -303,7 +304,7 @@ class _Observers:
         self.note = ""  # for the rows of weights
 
     def note_coupling(self, coupled: bool) -> None:
-        """Say at the rows of weights what their gradients are."""
+        """Note at the rows of weights which gradients theirs are."""
         if self.gradients is not None:
             self.note = self.gradients.note or (_COUPLED if coupled else "")
 
@@ -326,7 +327,7 @@ class _Observers:
         return {"rows": seen.rows(self._notes(graph))} | columns
 
     def _notes(self, graph: Graph) -> dict[Node, str]:
-        """Remarks on the gradients of rows, of those that have one."""
+        """Return remarks on the gradients of rows that have one."""
         notes = {} if self.gradients is None else dict(self.gradients.notes)
         if self.note:
             for node in graph.nodes:
@@ -336,7 +337,7 @@ class _Observers:
 
 
 def _batches(data: Any, after: int) -> int | None:
-    """Batches that arrays hold beyond the first samples; None of what does not tell its length."""
+    """Return the number of batches of arrays beyond the first samples; None for data without a length."""
     data = getattr(data, "images", data)
     samples = len(data) if isinstance(data, (Tensor, np.ndarray)) and data.ndim else after
     return -(-(samples - after) // BATCH) if samples > after else None

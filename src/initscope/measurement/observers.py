@@ -35,7 +35,7 @@ __all__ = ["GradientObserver", "PairObserver"]
 
 
 class PairObserver(Observer):
-    """‖x‖, ‖y‖ and ‖x-y‖ after every node, of all pairs; NaN where a batch left a node out."""
+    """‖x‖, ‖y‖ and ‖x-y‖ after every node, for all pairs; NaN if a batch skipped a node."""
 
     def __init__(self, graph: Graph) -> None:
         self._norms: dict[Node, list[Tensor]] = {node: [] for node in graph.nodes}
@@ -159,7 +159,7 @@ class GradientObserver(Observer):
                 self._passed[node][-1] = row_norms(front[: count // 2].flatten(1)).cpu()
 
     def end(self, output: Any) -> None:
-        """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
+        """Run the loss backward through all steps, and store the norms of its gradient at the output."""
         batch = self._batch
         if batch is None or batch.sides is None:
             return
@@ -184,10 +184,10 @@ class GradientObserver(Observer):
             self._top[-1] = norms[: len(batch) // 2].double().cpu()
 
     def _signs(self, samples: int, top: Tensor) -> Tensor:
-        """A sign for every pair where batch norm couples samples, else 1.
+        """Return a random sign for every pair if batch norm couples samples, otherwise 1.
 
-        After a batch norm the sum of all samples' outputs does not depend on what goes in, so that its gradient would
-        be zero: with random signs it is not. Both samples of a pair have one sign, so that cosines keep theirs.
+        After a batch norm, the sum of all samples' outputs does not depend on its input, so its gradient would be zero:
+        random signs avoid this. Both samples of a pair have the same sign, so that cosines do not change.
         """
         shape = (samples, *(1,) * (top.dim() - 1))
         if not couples_samples(self._graph.model):

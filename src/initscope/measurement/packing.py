@@ -20,10 +20,10 @@ __all__ = ["Packing", "farthest_first", "packing_numbers"]
 
 @dataclass(frozen=True)
 class Packing(Result):
-    """Numbers of points pairwise at least ε apart, found greedily, and what Sudakov allows at most.
+    """Numbers of points at pairwise distance at least ε, found greedily, and Sudakov's upper bound.
 
-    ``complete`` is False where the search stopped at its limit: the number is then a lower bound. Balls of radius ε
-    around the points found cover the cloud where it is True.
+    ``complete`` is False if the search stopped at its limit: the number is then a lower bound. If it is True, balls of
+    radius ε around the points cover the cloud.
     """
 
     width: float
@@ -95,10 +95,12 @@ def packing_numbers(
 def farthest_first(
     rows: NDArray[Any], count: int, *, start: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
-    """Order of ``count`` rows, each the farthest from all before; its distance to them; the farthest that is left.
+    """Return the order of ``count`` rows, each the farthest from all earlier ones; its distance to them.
 
-    The first k are pairwise as far apart as the k-th is from those before, and balls of that radius around them cover
-    all rows: at once a packing and an ε-net.
+    The farthest remaining distance.
+
+    The first k points have pairwise distances of at least the distance of the k-th from the earlier ones, and balls of
+    that radius around them cover all rows: they are a packing and an ε-net at once.
     """
     squares = np.einsum("ij,ij->i", rows, rows)
     nearest = np.full(len(rows), np.inf)

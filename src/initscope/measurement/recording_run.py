@@ -1,4 +1,4 @@
-"""`record`: run a model over data and show the output of every node to observers of one's own, leaving no trace."""
+"""`record`: run a model over data and show the output of every node to the user's observers, without a trace."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["Recorded", "mode_of", "record"]
 
 @dataclass(frozen=True)
 class Recorded(Result):
-    """What ran: ``nodes`` are what observers saw, ``rows`` say what they are, one for each; ``samples`` how many ran.
+    """The run: ``nodes`` are the observed nodes, ``rows`` their descriptions, ``samples`` the number of samples.
 
-    ``mode`` is ``train``, ``eval`` or ``mixed``; ``fallback`` says why the model could not be traced symbolically, or
-    is empty.
+    ``mode`` is ``train``, ``eval`` or ``mixed``; ``fallback`` is the reason why the model could not be traced
+    symbolically, or is empty.
     """
 
     nodes: tuple[Node, ...]
@@ -64,12 +64,12 @@ def record(
     model, data, mode, dropout, seed
         As in `observe`; the model is left as found, also after an exception.
     observers : sequence of Observer
-        Each sees ``begin(batch)``, with the batch's targets, then ``see(node, values)`` for every node with real
-        values, one set for each sample, then ``end(output)``.
+        Each gets the calls ``begin(batch)`` with the batch's targets, then ``see(node, values)`` for every node with
+        real values, one set per sample, then ``end(output)``.
     shuffle : bool
         Read arrays and a ``Dataset`` in random order.
     targets : array, optional
-        Default: what the data holds in addition to the inputs.
+        Default: the part of the data that is not an input.
 
     Returns
     -------
@@ -107,6 +107,6 @@ def record(
 
 
 def mode_of(model: nn.Module) -> str:
-    """``train`` or ``eval``, or ``mixed`` where the modules differ."""
+    """Return ``train`` or ``eval``, or ``mixed`` if the modules differ."""
     modes = {module.training for module in model.modules()}
     return "mixed" if len(modes) > 1 else "train" if True in modes else "eval"

@@ -1,4 +1,4 @@
-"""`measure`: one recording for each draw of the weights, the geometry of pairs over all of them, with its errors."""
+"""`measure`: one recording per draw of the weights, and the geometry of pairs over all draws, with its errors."""
 
 from __future__ import annotations
 
@@ -65,23 +65,23 @@ def measure(
         Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
         The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Indices of embeddings
-        stay whole numbers: norms then start at the first values that are made of them. Without ``y``, ``x`` is data, an
-        array, tensor or `initscope.data` set, and pairs are drawn from it.
+        stay whole numbers: norms then start at the first values that the model computes from them. Without ``y``, ``x``
+        is data, an array, tensor or `initscope.data` set, and pairs are drawn from it.
     pairs : int
-        Number of pairs to draw where ``x`` is data; those that are given are all used.
+        Number of pairs to draw if ``x`` is data; given pairs are all used.
     initializer : Initializer, its class or its name, optional
         Draws the weights, for example ``"he"``. None: zero-mean Gaussian with the variance each layer's
         weights have now.
     draws : int
         0 runs the weights the model has; n ≥ 1 draws new weights n times and averages.
     mode : "train", "eval" or None
-        What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
-        model is. Dropout is off in both.
+        Mode of batch norm: statistics of the batch of all x and y together, or running statistics. None: as the model
+        is. Dropout is off in both.
     seed : int
         Of the draws.
     batch_args : str, int or sequence of them, optional
-        Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
-        edges of a graph that all samples share, or a time node. None: all tensors that have an axis.
+        Arguments that carry samples, by name or position; tensors of the other arguments are passed unchanged to every
+        call, such as the edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
     progress : callable, optional
         Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
 
@@ -89,10 +89,10 @@ def measure(
     -------
     Measurement
         The rows of `initscope.predict`, with standard errors over the randomness of the weights. After the first
-        weights, where filters are independent and at least 16 in a group, one draw is enough (by the jackknife over
-        filters); deeper, in smaller layers and with initializers that tie filters together (orthogonal, mirrored), only
-        the spread between two or more draws does. A draw in which an output of a pair is all zero has no angle: the
-        cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
+        weights, if filters are independent and each group has at least 16, one draw is enough (by the jackknife over
+        filters). Deeper layers, smaller layers, and initializers with dependent filters (orthogonal, mirrored) need the
+        spread between two or more draws. A draw in which an output of a pair is all zero has no angle: the cosine is
+        then the mean over the other draws, ``cosine_draws`` is their number, and the row has a note.
     """
     model = runnable(model)
     if y is None:
@@ -120,7 +120,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Run:
-    """One draw: what ran, with the numbers of every row."""
+    """One draw: the run, with the numbers of every row."""
 
     seen: GraphRun
     values: Floats  # [rows, 3, pairs]: 1 - cosine, norm ratio, rms ratio
@@ -130,7 +130,7 @@ class _Run:
 
 
 def _redrawn_runs(drawn: Iterator[Graph], pairs: Batch, initializer: Initializer) -> Iterator[_Run]:
-    """One run per draw; where the samples are is found once: all draws are of one copy."""
+    """Run the model once per draw; the sample axes are found once, because all draws use one copy."""
     axes: SampleAxes | None = None
     for graph in drawn:
         axes = sample_axes(graph, pairs.inputs) if axes is None else axes
@@ -234,14 +234,14 @@ def _tokens(runs: list[_Run]) -> Tokens | None:
 
 
 def _missing_draws(counted: int, draws: int, seen: bool) -> str:
-    """The remark of a row whose cosine is not that of all draws."""
+    """Return the remark of a row whose cosine does not include all draws."""
     if counted == draws or not seen or draws == 1:
         return ""
     return f"an output is zero or not finite in some draws: cosines are means of at least {counted} of {draws}"
 
 
 def _known_mean(values: Floats) -> Floats:
-    """Mean over the last axis of what is known; NaN where nothing is."""
+    """Return the mean over the last axis of finite values; NaN if there are none."""
     known = np.isfinite(values)
     counts = known.sum(axis=-1)
     sums = np.where(known, values, 0.0).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""Batches of inputs from whatever holds a user's data; one pass, memory of one batch and of the pairs."""
+"""Batches of inputs from any source of a user's data; one pass, with one batch and the pairs in memory."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def batches(
     """Batches of ``data`` as inputs of ``model``, on its device.
 
     Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order, unless
-    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own. ``batch_args`` names the
-    arguments that carry samples. With ``targets`` all members of a tuple are inputs.
+    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches keep their order. ``batch_args`` names the
+    arguments that carry samples. With ``targets``, all members of a tuple are inputs.
     """
 
     def bound(columns: Any) -> Inputs:
@@ -63,20 +63,20 @@ def batches(
 
 @dataclass(frozen=True)
 class _Order:
-    """In which order samples are read that are all there."""
+    """Return the order in which samples of arrays are read."""
 
     seed: int
     shuffle: bool
 
     def of(self, length: int) -> Tensor:
-        """Indices of the samples, one after the other."""
+        """Yield indices of the samples, one after the other."""
         if not self.shuffle:
             return torch.arange(length)
         return torch.as_tensor(generator(self.seed, "order of samples").permutation(length))
 
 
 def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
-    """(item, targets) for each batch, before binding; ``arguments`` says what binding will make of columns."""
+    """Yield (item, targets) for each batch, before binding; ``arguments`` tells how binding treats columns."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
         raise InputError(f"data = {data!r} is a name; load the data first: initscope.data.load({data!r})")
@@ -103,7 +103,7 @@ def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], In
 
 
 def _columns(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
-    """Rows of arrays, some at a time: picking them copies them, so that a read-only array (a mapped file) is shared."""
+    """Rows of arrays, a few at a time: they are copied, so that a read-only array (a mapped file) is not changed."""
     columns = _as_tensors(data, shared=True)
     said = arguments(columns)
     several = isinstance(targets, (tuple, Mapping))
@@ -151,7 +151,7 @@ class _Shared:
 
 
 def _placed(model: nn.Module, inputs: Inputs) -> Callable[[Tensor], Tensor]:
-    """Moves tensors to the model's device as `moved` does, and refuses what is not finite."""
+    """Moves tensors to the model's device as `moved` does, and refuses values that are not finite."""
     move = moved(model, inputs)
 
     def checked(tensor: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def _placed(model: nn.Module, inputs: Inputs) -> Callable[[Tensor], Tensor]:
 def moved(model: nn.Module, inputs: Inputs | None = None) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device and gives numbers its floating type, if it has one.
 
-    Indices of embeddings stay, and so do integers given together with real numbers: lengths, edges or time steps.
+    Indices of embeddings keep their type, and so do integers next to real numbers: lengths, edges or time steps.
     """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
@@ -213,7 +213,7 @@ def given_pairs(model: nn.Module, x: Any, y: Any, batch_args: BatchArgs = None) 
 
 
 def _one_side(values: Any) -> Any:
-    """One side of the pairs as tensors, in the tuple, dict or list of arrays that holds them."""
+    """Return one side of the pairs as tensors, in the same tuple, dict or list as the arrays."""
     several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
     if several or isinstance(values, (Tensor, Inputs, Mapping, tuple)):
         return _as_tensors(values)
@@ -221,7 +221,7 @@ def _one_side(values: Any) -> Any:
 
 
 def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: bool = True) -> tuple[Batch, list[Batch]]:
-    """The first 2·``pairs`` samples of the stream, in random order if asked for, and what is left of their batch.
+    """Return the first 2·``pairs`` samples of the stream, in random order if requested, and the rest of their batch.
 
     The first half of the result are the x, the second half the y of the pairs.
     """

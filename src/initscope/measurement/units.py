@@ -1,15 +1,15 @@
-r"""What a layer's units do over a whole stream of samples: dead, always on, effective rank, Gaussian mean width.
+r"""Statistics of a layer's units over a whole stream of samples: dead, always on, effective rank, Gaussian mean width.
 
-Rank and width of wide layers rest on `SAMPLED_UNITS` of their units at a time, drawn at random, so that one pass costs
-little and memory does not grow with the stream. With C the covariance of the D units, of which m are seen,
+Rank and width of wide layers use `SAMPLED_UNITS` of their units at a time, drawn at random, so that one pass is cheap
+and memory does not grow with the stream. With C the covariance of the D units, of which m are sampled,
 
 .. math:: \frac{(\operatorname{tr} C)^2}{\operatorname{tr} C^2} \approx
    \frac{w\sum_{i\ne j} C_{ii}C_{jj} + u\sum_i C_{ii}^2}{w\sum_{i\ne j} C_{ij}^2 + u\sum_i C_{ii}^2},
    \qquad w = \frac{D(D-1)}{m(m-1)},\quad u = \frac Dm
 
 has unbiased numerator and denominator, is exact for m = D, and 1 for data on a line. The width is the mean over
-`DIRECTIONS` random directions; every four see m units of their own, so that the spread between these groups is that of
-directions and of units.
+`DIRECTIONS` random directions; every four of them use another m units, so that the spread between these groups is that
+of directions and of units.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _END = 0.005
 
 
 class UnitSample:
-    """Which units of layers of one size are seen, and the directions in which their extent is taken."""
+    """The sampled units of layers of one size, and the directions in which their extent is measured."""
 
     def __init__(self, dimension: int, seed: int, device: torch.device) -> None:
         self.dimension, self.seen = dimension, min(dimension, SAMPLED_UNITS)
@@ -57,7 +57,7 @@ class UnitSample:
     def look(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Of ``[samples, units]`` the columns of the rank, and the inner products of all samples and directions.
 
-        In double precision: offsets must not swallow the spread.
+        Double precision is used, because a large offset would remove the digits of the spread.
         """
         if self.index is None:
             whole = flat.double()
@@ -68,14 +68,14 @@ class UnitSample:
 
 
 class UnitSpread:
-    """Covariance and extent of one layer's outputs, seen through a random choice of its units."""
+    """Covariance and extent of one layer's outputs, from a random choice of its units."""
 
     def __init__(self, sample: UnitSample) -> None:
         self.sample = sample
         self.count = 0
 
     def add(self, flat: Tensor) -> None:
-        """Take the outputs ``[samples, units]`` of one batch into account."""
+        """Add the outputs ``[samples, units]`` of one batch to the statistics."""
         values, products = self.sample.look(flat)
         if self.count == 0:
             self.precision = torch.finfo(flat.dtype).eps
@@ -157,11 +157,11 @@ class SpreadObserver(Observer):
 
 
 class Activity:
-    """Which units of one activation's output are off, or positive, for all samples at all positions.
+    """Units of one activation's output that are off, or positive, for all samples at all positions.
 
-    A unit is a channel of a convolution's output, a feature of a Linear's; ``axis`` says where units are. Off is zero
-    where the activation is flat at its zero (``zero_is_off``): a unit of tanh that is zero still passes gradients. Of a
-    bounded activation ``bounds`` are the ends of its range, and the values there are counted.
+    A unit is a channel of a convolution's output or a feature of a Linear's; ``axis`` is the axis of units. Off means
+    zero if the activation is flat at its zero (``zero_is_off``): a unit of tanh that is zero still passes gradients.
+    For a bounded activation, ``bounds`` are the ends of its range, and the values there are counted.
     """
 
     def __init__(self, axis: int, bounds: tuple[float, float] | None = None, *, zero_is_off: bool = True) -> None:
@@ -171,7 +171,7 @@ class Activity:
         self.values = self.at_ends = 0
 
     def add(self, output: Tensor) -> None:
-        """Take one batch of outputs ``[samples, ...]`` into account."""
+        """Add one batch of outputs ``[samples, ...]`` to the statistics."""
         high, low = output.amax(dim=0), output.amin(dim=0)
         self.highest = high if self.highest is None else torch.maximum(self.highest, high)
         self.lowest = low if self.lowest is None else torch.minimum(self.lowest, low)
@@ -237,7 +237,7 @@ class ActivityObserver(Observer):
 
 
 def _activity(axis: int, node: Node) -> Activity:
-    """With the range of an activation that saturates; the zeros of ReLU6 count as dead, like those of ReLU."""
+    """Includes the range of a saturating activation; the zeros of ReLU6 count as dead, like those of ReLU."""
     traits = node.traits
     if not traits.activation:  # a role that a user has declared: nothing is known of its zeros
         return Activity(axis)
@@ -245,7 +245,7 @@ def _activity(axis: int, node: Node) -> Activity:
 
 
 def _whole_units(flags: Tensor, axis: int) -> float:
-    """Fraction of the units along ``axis`` (of one sample) for which all positions are flagged."""
+    """Return the fraction of the units along ``axis`` (of one sample) for which all positions are flagged."""
     if flags.dim() == 0:
         return float(flags)
     units: Any = flags.movedim(axis, 0).flatten(1) if flags.dim() > 1 else flags[:, None]

@@ -5,8 +5,8 @@ gradients δ_t back, so the gradient of one sample is :math:`G = \sum_t \delta_t
 
 .. math:: \langle G, G'\rangle = \sum_{t,t'} \langle\delta_t, \delta'_{t'}\rangle\langle u_t, u'_{t'}\rangle
 
-With T positions, D values in a patch and O outputs, this Gram form costs 3T²(D+O) for the three products of a pair, the
-gradients themselves 2TDO: `weight_gradient_norms` takes the cheaper, a few pairs at a time.
+With T positions, D values per patch and O outputs, this Gram form costs 3T²(D+O) for the three products of a pair, and
+the gradients themselves cost 2TDO: `weight_gradient_norms` uses the cheaper form, a few pairs at a time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _FUNCTIONS: dict[Any, tuple[type[nn.Module], tuple[str, ...]]] = {
 
 
 def called_layer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[nn.Module, Tensor] | None:
-    """What a call of ``F.linear`` or ``F.conv…`` with a parameter for weight amounts to: a layer, and its input.
+    """Return the layer and input of a call of ``F.linear`` or ``F.conv…`` with a parameter as weight.
 
-    The layer has the sizes of the call and no values. None for other calls, and for weights that were computed: what
-    training moves is not them.
+    The layer has the sizes of the call and no values. Return None for other calls, and for computed weights, because
+    training does not change these directly.
     """
     if function not in _FUNCTIONS:
         return None
@@ -74,8 +74,8 @@ def weight_gradient_norms(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:
     module : Linear or convolution
         The layer.
     inputs, delta : Tensor
-        Its input and the gradient of the loss with respect to its output; the first half of the samples are the x, the
-        second half the y of the pairs.
+        Input, and gradient of the loss with respect to the output; the first half of the samples are the x, the second
+        half the y of the pairs.
     """
     pairs = len(inputs) // 2
     (inputs, delta), scale = _within_range(inputs, delta)

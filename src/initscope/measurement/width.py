@@ -1,8 +1,8 @@
 r"""`mean_width`: Gaussian mean width of data, or of a set with a support function, with its standard error.
 
-One matrix product per batch of points, read once, or twice if they are all there. The norm of a Gaussian is
-independent of its direction, so only directions are drawn and :math:`E\|g\|` is multiplied in exactly: this removes its
-share of the variance.
+One matrix product per batch of points, read once, or twice if they are all there. The norm of a Gaussian is independent
+of its direction, so only directions are drawn, and the result is multiplied by the exact :math:`E\|g\|`: this removes
+the variance of the norm.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class MeanWidth(Result):
     one_sided : float
         ω/2, the mean of the supremum of one inner product (the w of Gordon's theorem).
     intrinsic_dimension, intrinsic_dimension_error : float or None
-        (ω / 2r)² with r the ``radius``: (E‖g‖)², nearly d - ½, for a d-dimensional ball of any size. None where no
-        radius is known.
+        (ω / 2r)² with r the ``radius``: (E‖g‖)², nearly d - ½, for a d-dimensional ball of any size. None if no radius
+        is known.
     radius : float or None
-        Of data the largest distance of a point from their mean (at most twice the smallest enclosing radius); of an
-        iterator that is read once from the mean of its first 16 million numbers, however it is cut into batches. Of a
-        set its ``enclosing_radius``.
+        For data: the largest distance of a point from their mean (at most twice the smallest enclosing radius); for an
+        iterator that can be read only once, from the mean of its first 16 million numbers, independent of its batches.
+        For a set: its ``enclosing_radius``.
     doubling_gain, doubling_gain_error : float or None
-        ω minus the mean width of two halves of the data: what the last doubling of the sample added. A sample always
-        has a smaller width than the set it comes from; the next doubling will add about as much again.
+        ω minus the mean width of two halves of the data: the increase by the last doubling of the sample. A sample
+        always has a smaller width than the set it comes from; the next doubling will add about as much again.
     points, dimension, draws : int
         Number of points (None for a set), dimension of the space, number of directions drawn (0: no sampling needed).
     method : str
@@ -69,7 +69,7 @@ class MeanWidth(Result):
     method: str
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per quantity; what rests on the width has its standard error and its method."""
+        """Return one row per quantity; quantities derived from the width have its standard error and its method."""
         estimates = [
             ("mean width", self.value, self.standard_error),
             ("one-sided width", self.one_sided, self.standard_error / 2),
@@ -97,14 +97,14 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     Parameters
     ----------
     points : array, tensor, iterable of batches, or set
-        ``[N, ...]`` (each point is flattened): NumPy (a memory map streams), torch (stays on its device), a data
-        frame, an iterable of such batches (read once; of a tuple, as data loaders yield, the first member), or a
+        ``[N, ...]`` (each point is flattened): NumPy (memory maps are read in blocks), torch (on its device), a data
+        frame, an iterable of such batches (read once; the first member of a tuple, as data loaders yield), or a
         `initscope.theory.mean_width` set.
     draws : int
         Number of random directions. The relative error is about 0.5/√(draws · intrinsic dimension)
         for a roundish cloud: the default gives 1 % for most data.
     seed : int
-        Of the directions; the same seed gives the same directions whatever the library and the batches.
+        Seed of the directions; the same seed gives the same directions for any library and batches.
 
     Returns
     -------
@@ -136,8 +136,8 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
 class RunningWidth:
     """Running extremes of inner products with random directions, for the even and the odd points apart.
 
-    The directions are those of the seed and the dimension: `forget` frees them between batches, and they come back the
-    same. The radius is measured from ``center``, by default the mean of the first batch.
+    The directions depend on the seed and the dimension: `forget` frees them between batches, and they are generated
+    again identically. The radius is measured from ``center``, by default the mean of the first batch.
     """
 
     def __init__(self, draws: int, seed: int, center: Array = None) -> None:
@@ -207,7 +207,7 @@ class RunningWidth:
         self.reach = xp.zeros_like(self.center[:1])
 
     def result(self) -> MeanWidth:
-        """The width of all points so far."""
+        """Return the width of all points so far."""
         if self.count == 0:
             raise InputError("there are no points; give an array [N, n] or an iterable of such batches")
         if self.count == 1:
@@ -261,7 +261,7 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
 
 
 def _estimate(value: float, error: float, radius: float | None, **facts: Any) -> MeanWidth:
-    """A `MeanWidth` with what follows from the width and the radius."""
+    """Return a `MeanWidth` with the numbers that follow from the width and the radius."""
     if radius is not None and not (radius > 0 and value > 0):
         raise InputError("the set is one point: its width is 0 and its dimension undefined")
     intrinsic = None if radius is None else (value / (2 * radius)) ** 2
@@ -283,7 +283,7 @@ def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
 
 
 def _is_there(points: Any) -> bool:
-    """Whether all points are in memory (or in a mapped file), so that they may be looked at twice."""
+    """Return whether all points are in memory (or in a mapped file), so that two passes are possible."""
     return array_api_compat.is_array_api_obj(points) or hasattr(points, "to_numpy") or isinstance(points, (list, tuple))
 
 
@@ -351,14 +351,14 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _point_size(batch: Array) -> int:
-    """Numbers in one point of a batch."""
+    """Return the number of values in one point of a batch."""
     if batch.ndim < 2 or 0 in batch.shape[1:]:
         raise InputError(f"points of shape {tuple(batch.shape)} must be [N, n] or [N, ...]: one row per point")
     return math.prod(batch.shape[1:])
 
 
 def _blocks(batch: Array, columns: int) -> Iterator[Array]:
-    """Rows of real numbers, few at a time: what is made of a block, ``columns`` wide, bounds the memory."""
+    """Yield rows of real numbers, few at a time: arrays computed from a block, ``columns`` wide, limit the memory."""
     rows = max(_BLOCK_ELEMENTS // columns, 1)
     for start in range(0, batch.shape[0], rows):
         block = batch[start : start + rows]
@@ -368,7 +368,7 @@ def _blocks(batch: Array, columns: int) -> Iterator[Array]:
 
 
 def _real(batch: Array) -> Array:
-    """Single precision for whole numbers and half precision (images), the batch's own otherwise."""
+    """Return single precision for whole numbers and half precision (images), otherwise the batch's own dtype."""
     xp = array_api_compat.array_namespace(batch)
     if xp.isdtype(batch.dtype, "complex floating"):
         raise InputError("complex points have no Gaussian mean width here; stack real and imaginary parts")
