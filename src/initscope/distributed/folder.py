@@ -102,7 +102,7 @@ class Folder:
 
     @contextmanager
     def _write_errors(self, temporary: Path) -> Iterator[None]:
-        """Turn failures of the disk into `InputError`; no partial file is left behind."""
+        """Turn failures of the disk into `InputError`, without leaving a partial file."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Every activation in one row: its name, its formulas, torch's module and functions for it, its range, what zero means.
+"""Every activation in one row: its name, formulas, PyTorch's module and functions, range, and kind of zero.
 
 To add one, add a row to `ACTIVATIONS`: architecture strings, prediction, measurement and checks read it from here.
 """

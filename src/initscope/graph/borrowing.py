@@ -222,7 +222,7 @@ class _Loan:
             self._saved = SavedState((), swap=True, containers=[*buffers, *hooks])
 
     def refuse_other_threads(self) -> None:
-        """Let calls of the model from other threads fail, which would see its modes and buffers change under them."""
+        """Let calls of the model from other threads fail, because its modes and buffers change in the meantime."""
         model = self.model
         if isinstance(model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
             return  # the one takes no hooks, the others run otherwise with one

@@ -237,7 +237,7 @@ def _by_name(signature: Signature, fields: Mapping[str, Any], *, unlabeled: bool
 def _by_position(
     model: nn.Module, signature: Signature, item: Sequence[Any], *, everything: bool, unlabeled: bool
 ) -> Inputs:
-    """The first members of a tuple: as many as ``forward`` requires, or takes if none are labels (``unlabeled``)."""
+    """Return the first members of a tuple, as many as ``forward`` requires or, if ``unlabeled``, accepts."""
     wanted = max(1, len(signature.required))
     if (everything or unlabeled) and signature.any_position:
         wanted = len(item)

@@ -10,7 +10,7 @@ __all__ = ["ActivationLayer"]
 
 
 class ActivationLayer(torch.nn.Module):
-    """An activation of `initscope.theory.activations` as a layer, for what torch has no module for (erf, sin …)."""
+    """An activation of `initscope.theory.activations` as a layer, if torch has no module for it (erf, sin …)."""
 
     def __init__(self, source: str | Activation) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ class Node:
 
     @property
     def constants(self) -> list[Tensor]:
-        """Tensors among its arguments, or those of nodes without a row in them, that are not made of the inputs."""
+        """Tensors among its arguments, or those of nodes without a row in them, that do not depend on the inputs."""
         return [leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
 
     def __repr__(self) -> str:

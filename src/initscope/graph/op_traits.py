@@ -1,4 +1,4 @@
-"""Traits of one op: the table's facts (`initscope.graph.ops`), and what its module or its arguments decide."""
+"""Traits of one op: the facts of the table (`initscope.graph.ops`) and those that depend on its arguments."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class Recording(TorchFunctionMode):
 
 
 def _refuse_vmap(output: Any) -> None:
-    """Tensors inside of `torch.vmap` are not those that come out, so that no op after it reads what it made."""
+    """Refuse `torch.vmap`, because the tensors inside it are not those that it returns."""
     if any(torch._C._functorch.is_batchedtensor(tensor) for _, tensor in named_tensors(output, "")):
         raise InputError(
             "the model calls torch.vmap in its forward, whose steps cannot be followed; "

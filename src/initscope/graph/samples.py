@@ -109,7 +109,7 @@ class SampleAxes:
 
 
 def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
-    """Where the samples of each step are, from a run of three samples and another, unless the steps' definitions tell.
+    """Return the sample axis of each step, from two runs unless the steps' definitions determine it.
 
     One run has three samples; the other is the recorded run, or a run of two samples.
 

@@ -301,7 +301,7 @@ class _CopyMemory:
         self._taken = 0
 
     def copy(self, values: Tensor, size: int) -> Tensor:
-        """``values``, of ``size`` bytes, in this memory if they are dense and fit, else in memory of their own."""
+        """Return ``values``, of ``size`` bytes, in this memory if they are dense and fit, otherwise elsewhere."""
         start = -(-self._taken // _ALIGNED) * _ALIGNED
         if self._memory is None or start + size > len(self._memory) or not values.is_cpu or not values.is_contiguous():
             return values.clone()

@@ -106,7 +106,7 @@ def _is_layer_of_torch(kind: type) -> bool:
 
 
 def computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
+    """Return whether a module computes what ``kind`` or torch defines, not what a user's subclass or a patch does."""
     return not has_own_forward(module) and class_computes_as(type(module), kind)
 
 

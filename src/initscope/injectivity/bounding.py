@@ -41,7 +41,7 @@ def bound_frame(
 
     Beyond the sources; compare [Maillard2022]_.
 
-    ``upper`` is the value of a cell, if one is known. A layer that is not injective has A = 0.
+    ``upper`` is the value of a known cell, if there is one. A layer that is not injective has A = 0.
 
     >>> bounds = bound_frame(np.array([[1.0, 0], [0, 1], [-1, 0], [0, -1]]), None)
     >>> bounds.lower, bounds.upper
@@ -68,7 +68,7 @@ def bound_frame(
 
 
 def _points(weight: Floats, bias: Floats | None) -> Floats:
-    """Unit rows, with a bias those of (w, b) and one that keeps the point finite."""
+    """Return unit rows; with a bias, those of (w, b) and a further row that keeps the point finite."""
     rows = weight
     if bias is not None:
         finite = np.zeros((1, weight.shape[1] + 1))
@@ -79,7 +79,7 @@ def _points(weight: Floats, bias: Floats | None) -> Floats:
 
 
 def _circuit(points: Floats, active: tuple[int, ...]) -> tuple[list[int], Floats | None]:
-    """A circuit among the rows that are not active, or the point at which all of them are negative."""
+    """Return a circuit among the rows that are not active, or a point at which all of them are negative."""
     from scipy.optimize import nnls
 
     live = np.setdiff1d(np.arange(len(points)), active)
@@ -97,7 +97,7 @@ def _circuit(points: Floats, active: tuple[int, ...]) -> tuple[list[int], Floats
 
 
 def _children(circuit: list[int], inactive: frozenset[int], rows: int) -> Iterator[tuple[int, frozenset[int]]]:
-    """Each row of the circuit that may be active, with those before it inactive."""
+    """Yield each row of the circuit that may be active, with the earlier rows inactive."""
     forbidden = inactive
     for row in circuit:
         if row < rows and row not in inactive:

@@ -35,7 +35,7 @@ def colliding_pair(weight: Floats, bias: Floats | None, z: Floats) -> tuple[Floa
 
 
 def _orthogonal(rows: Floats, n: int) -> Floats:
-    """Unit vector orthogonal to rows that are known not to span R^n."""
+    """Return a unit vector orthogonal to rows that are known not to span R^n."""
     if not len(rows):
         return np.asarray(np.eye(n)[0])
     scaled = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -44,7 +44,7 @@ def _orthogonal(rows: Floats, n: int) -> Floats:
 
 
 def far_point(weight: Floats, bias: Floats | None, direction: Floats) -> Floats:
-    """A multiple of ``direction`` so large that the bias changes no sign of ``weight @ direction``."""
+    """Return a multiple of ``direction`` so large that the bias changes no sign of ``weight @ direction``."""
     if bias is None:
         return direction
     products = weight @ direction

@@ -15,7 +15,7 @@ Rows = list[list[int]]
 
 
 def integers(rows: Floats) -> Rows:
-    """Each row times the power of two that makes it integer: rank and signs of dependencies do not change."""
+    """Return each row times the power of two that makes it integer; rank and signs of dependencies do not change."""
     result = []
     for row in rows.tolist():
         ratios = [value.as_integer_ratio() for value in row]

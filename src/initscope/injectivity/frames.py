@@ -96,7 +96,7 @@ def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[n
     """Active sets (as masks) of the cells around the rays of a central arrangement, least ones first at every ray.
 
     At a ray in general position the adjacent cell with the fewest active rows has exactly the rows that are positive on
-    the ray. Where more rows vanish than needed, the cells around the ray are those of the arrangement of the vanishing
+    the ray. If more rows vanish than needed, the cells around the ray are those of the arrangement of the vanishing
     rows, one dimension lower. ``required`` names a row that must be active (the homogeneous coordinate of a bias).
     Yields the mask and a point of the cell. Rows of zeros are never active.
     """
@@ -178,7 +178,7 @@ def cell_minimum(weight: Floats, bias: Floats | None) -> tuple[float, Floats]:
 
 
 def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
-    """`cell_minimum` without bias for rows in general position, in batches; None where the rows are not."""
+    """Compute `cell_minimum` without bias for rows in general position, in batches; None if the rows are not."""
     norms = np.linalg.norm(weight, axis=1)
     if norms.min() <= ZERO:
         return None

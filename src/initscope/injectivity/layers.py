@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
 def layer_from_model(
     model: torch.nn.Module, layer: str | None, input_shape: tuple[int, ...] | None = None
 ) -> tuple[Floats, Floats | None]:
-    """Matrix and bias of the Linear or Conv layer called ``layer`` (the only one, if None) of a torch model.
+    """Return matrix and bias of the Linear or Conv layer called ``layer`` (if None, the only one) of a torch model.
 
     A convolution becomes the matrix of its action on one input; ``input_shape`` is the model's input without the batch.
     """

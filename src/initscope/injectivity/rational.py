@@ -54,7 +54,7 @@ def separate_exactly(points: Sequence[Sequence[int | Fraction]]) -> tuple[list[i
 
 
 def _of_size_one(row: list[int]) -> list[Fraction]:
-    """Return a row divided by a power of two above its largest entry, so that all rows have similar scale."""
+    """Return a row divided by a power of two above its largest entry, so that all rows have similar magnitude."""
     size = 1 << max(abs(value) for value in row).bit_length()
     return [Fraction(value, size) for value in row]
 

@@ -129,7 +129,7 @@ class Watch(Result):
         return f"Watch({counted(len(self.rows), 'epoch')}{last})"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """What is kept of angles and sizes, and the worst share of dead units, against epochs."""
+        """Plot preserved angles and scales, and the worst share of dead units, against epochs."""
         if not self.rows:
             raise InputError("no epoch was logged yet, so there is nothing to draw; call it after an epoch")
         ax = make_axes(ax)
@@ -170,7 +170,7 @@ class Watch(Result):
         return report
 
     def _warn_and_log(self, report: Report, step: int) -> None:
-        """Warn of what was not there at the last look, and log."""
+        """Warn of findings that the last check did not have, and log."""
         for finding in failing(report.findings, self.warn_on, "warn_on"):
             if finding.code not in self._known:
                 warnings.warn(f"initscope, step {step}: {finding}", stacklevel=4)

@@ -76,7 +76,10 @@ def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dty
 
 
 def step_named(graph: Graph, layer: str | None) -> Node:
-    """The node called ``layer``; the last one if None. A module's name may also be that of its last node's module."""
+    """Return the node called ``layer``; the last one if None.
+
+    A module's name may also be that of its last node's module.
+    """
     rows = [node for node in graph.nodes if node.op != "placeholder"]
     if not rows:
         raise InputError("the model has no ops: its output is its input, so there is nothing to invert")

@@ -247,7 +247,7 @@ class _Task:
     seed: int
 
     def standard_error(self, accuracy: float) -> float:
-        """Of an accuracy on the test images."""
+        """Return the standard error of an accuracy on the test images."""
         count = len(self.test_labels)
         return math.sqrt(accuracy * (1 - accuracy) / count) if math.isfinite(accuracy) else math.nan
 
@@ -282,7 +282,7 @@ class _Task:
     def cnn_accuracy(self, train: Tensor, test: Tensor) -> float:
         """A CNN of two strided convolutions on back-projected measurements, trained by Adam; NaN without epochs.
 
-        The global random state is kept.
+        The global random state is not changed.
         """
         if not self.epochs:
             return math.nan

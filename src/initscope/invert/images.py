@@ -117,7 +117,7 @@ class Inversions(Result):
         return ax
 
     def summary(self) -> list[dict[str, str]]:
-        """One row per layer, as texts: dB, structural similarity, residual, and how much is known."""
+        """Return one row per layer, as texts: dB, structural similarity, residual, and how much is determined."""
         rows = []
         for line in self.means():
             texts = {"layer": str(line["layer"])}

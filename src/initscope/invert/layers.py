@@ -113,7 +113,7 @@ def _undo_block(
 def _in_subspace(
     affine: Affine, preimages: Preimage, weights: Tensor | None, subspace: SubspacePrior
 ) -> tuple[Solution, Tensor]:
-    """Least squares in the coordinates of the subspace, whose few columns make a small matrix."""
+    """Solve least squares in the coordinates of the subspace, whose few columns make a small matrix."""
     rows, mean = subspace.frame(torch.zeros(affine.size, dtype=affine.dtype))
 
     def lift(coordinates: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def _in_subspace(
 
 
 def _unseen(affine: Affine, known: Tensor) -> int:
-    """Inputs that no known output depends on."""
+    """Return the number of inputs that no known output depends on."""
     generator = torch.Generator().manual_seed(0)
     probe = torch.rand(known.shape, generator=generator, dtype=torch.float64).to(affine.dtype) + 0.5
     with torch.no_grad():

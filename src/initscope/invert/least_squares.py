@@ -48,7 +48,7 @@ class Solution:
 
     @property
     def condition(self) -> float:
-        """Ratio of the extreme singular values; infinite where the rows do not span."""
+        """Return the ratio of the extreme singular values; infinite if the rows do not span."""
         return self.largest / self.smallest if self.smallest > 0 else math.inf
 
 
@@ -169,7 +169,7 @@ def _by_cg(affine: Affine, target: Tensor, mask: Tensor, iterations: int | None)
 
 
 def singular_values(affine: Affine, mask: Tensor) -> tuple[float, float, float]:
-    r"""Largest and smallest singular value of the masked rows, 0 where they do not span, and Σ 1/σ².
+    r"""Return the largest and smallest singular value of the masked rows, 0 if they do not span, and Σ 1/σ².
 
     By Lanczos iteration. The smallest is a Ritz value, an upper bound. It is iterated until it moves by less than
     0.5 %, or for a fixed time in large layers. The sum is the mean of :math:`n\,z^T(A^TA)^{-1}z` over random unit

@@ -42,7 +42,7 @@ def linear_estimate(
     activation : str, Activation or callable
         The activation.
     prior : Prior or sequence of Prior, optional
-        What the estimate is projected on.
+        Set on which the estimate is projected.
     sd : float, optional
         Standard deviation of the weights; default: the root mean square of ``weight``.
 

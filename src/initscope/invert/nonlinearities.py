@@ -124,7 +124,7 @@ def _selu(_: nn.SELU, y: Tensor) -> tuple[Tensor, End, End]:
 
 
 def _saturated(y: Tensor) -> float:
-    """Where 1 + exp(z) is 1 in the outputs' precision."""
+    """Value of z below which 1 + exp(z) is 1 in the outputs' precision."""
     return math.log(torch.finfo(y.dtype).eps)
 
 

@@ -1,7 +1,8 @@
 """`Affine`: the affine part of a layer as an operator, with products by it and by its adjoint but without its matrix.
 
-Linear, convolutions of one to three dimensions (any padding, stride, dilation, groups) and their transposes, batch norm
-in evaluation, average pooling, reshapes: whatever torch runs as an affine map, one after the other.
+These are Linear, convolutions of one to three dimensions (any padding, stride, dilation, groups) and their transposes,
+batch norm in evaluation mode, average pooling and reshapes: modules that torch runs as affine maps, one after the
+other.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Affine:
 
     @property
     def is_dense(self) -> bool:
-        """Whether one linear layer on vectors does all the work, so that its matrix is there anyway."""
+        """Whether the map is one linear layer on vectors, so that its matrix is available."""
         return len(self.input_shape) == 1 and any(isinstance(part, nn.Linear) for part in self.parts)
 
     def linear(self, x: Tensor) -> Tensor:
@@ -114,7 +115,7 @@ class Affine:
 
     @cached_property
     def _packed(self) -> Callable[[Tensor], Tensor] | None:
-        """A faster adjoint for convolutions of few input channels, or None where torch's own will do."""
+        """Return a faster adjoint for convolutions of few input channels, or None if torch's own is as fast."""
         if len(self.parts) == 1 and isinstance(self.parts[0], nn.Conv2d):
             return _packed_adjoint(self.parts[0], self.input_shape)
         return None
@@ -124,7 +125,7 @@ def _packed_adjoint(conv: nn.Conv2d, shape: Sequence[int]) -> Callable[[Tensor],
     """Return the adjoint as a convolution that computes several neighboring pixels as channels.
 
     A transposed convolution to three channels would be two to three times slower than the forward pass, because the
-    vector units of a CPU run over output channels. Shifted copies of the filters fill them.
+    vector units of a CPU run over output channels. Shifted copies of the filters fill the unused channels.
     """
     plain = conv.stride == (1, 1) and conv.dilation == (1, 1) and conv.groups == 1 and conv.padding_mode == "zeros"
     small = conv.in_channels < _FULL_VECTOR and not isinstance(conv.padding, str)

@@ -31,7 +31,7 @@ class Prior(Protocol):
 
 
 def as_priors(prior: Any) -> tuple[Prior, ...]:
-    """None, a prior, or several, as a tuple; anything else is refused."""
+    """Return a tuple of priors from None, a prior, or several; anything else is refused."""
     if prior is None:
         return ()
     given = tuple(prior) if isinstance(prior, Sequence) and not isinstance(prior, str) else (prior,)
@@ -52,7 +52,7 @@ class BallPrior:
         check_between("radius", self.radius, 0.0, math.inf)
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
-        """Scale down what lies outside."""
+        """Scale points outside the ball down to its surface."""
         return x * min(1.0, self.radius / max(float(x.norm()), 1e-300))
 
 
@@ -173,6 +173,6 @@ class TotalVariation:
         return torch.from_numpy(np.ascontiguousarray(smooth)).to(x.dtype)
 
     def penalty(self, x: Tensor) -> Tensor:
-        """The penalty itself, rounded off at zero so that it has a gradient, per entry."""
+        """Return the penalty, smoothed at zero so that it has a gradient, per entry."""
         across, down = x[..., :-1, 1:] - x[..., :-1, :-1], x[..., 1:, :-1] - x[..., :-1, :-1]
         return self.weight * torch.sqrt(across**2 + down**2 + 1e-6).sum() / x.numel()

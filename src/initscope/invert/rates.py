@@ -49,7 +49,7 @@ class ErrorRate(Result):
         return [point.to_dict() for point in self.points]
 
     def slopes(self) -> dict[int, float]:
-        """Slope of log error against log outputs, by dimension; theory says -1/2."""
+        """Return the slope of log error against log outputs, by dimension; theory predicts -1/2."""
         return {
             dimension: _slope([(p.outputs, p.error) for p in self.points if p.dimension == dimension])
             for dimension in dict.fromkeys(point.dimension for point in self.points)
@@ -163,7 +163,7 @@ class ErrorGrowth(Result):
         return [point.to_dict() for point in self.points]
 
     def exponent(self) -> float:
-        """Power of the depth with which the projected error grows; the theorem says at most 1."""
+        """Return the power of the depth with which the projected error grows; the theorem gives at most 1."""
         return _slope([(point.depth, point.projected) for point in self.points])
 
     def plot(self, ax: Axes | None = None) -> Axes:

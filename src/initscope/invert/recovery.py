@@ -42,19 +42,20 @@ class Recovery(Result):
     Attributes
     ----------
     inputs : array or tensor
-        As the outputs came: NumPy or torch, with or without a batch.
+        In the form of the outputs: NumPy or torch, with or without a batch.
     relative_residual : float
         ‖f(inputs) - outputs‖/‖outputs‖ of the worst sample, computed through the model itself.
     exact : bool
-        Every layer's known rows span, for every sample: the inputs are the only ones, up to rounding and noise.
+        Whether every layer's known rows span, for every sample: the inputs are then the only ones, up to rounding and
+        noise.
     condition : float
         Condition number of the rows that were used; of several layers the product, which bounds the whole.
     noise_amplification : float
-        Root mean square error of an input per unit of noise on every output; NaN where it is not known.
+        Root mean square error of an input per unit of noise on every output; NaN if unknown.
     layers : tuple of LayerRecovery
         One per block and sample, last block first.
     method, message : str
-        The method, and what is not determined.
+        The method, and the part that is not determined.
     converged : bool
         False if the descent of some sample stopped at the limit of iterations before it converged.
     """
@@ -71,7 +72,7 @@ class Recovery(Result):
     converged: bool = True
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer and sample; of a whole network one row."""
+        """Return one row per layer and sample; for a whole network, one row."""
         if self.layers:
             return [layer.to_dict() for layer in self.layers]
         whole, shown = self.to_dict(), ("method", "relative_residual", "exact", "converged", "iterations", "message")
@@ -106,15 +107,15 @@ def recover(
         Prior knowledge about inputs (`initscope.invert.priors`), used if the outputs do not determine the inputs.
     method : {"auto", "layers", "svd", "lsmr", "cg", "gradient"}
         ``layers``: block by block, solver chosen by size; ``svd``, ``lsmr``, ``cg``: that solver; ``gradient``: descent
-        on the whole. ``auto``: blocks where the model is a chain of them, descent for the rest.
+        on the whole. ``auto``: block by block if the model is a chain of blocks, gradient descent otherwise.
     seed : int
         Seed of the initial point of the descent.
     activation : nn.Module, optional
         The activation after a bare layer: ``recover(conv, outputs, activation=nn.ReLU())``.
     layer : str, optional
-        The layer of the model whose outputs these are; default: the last.
+        The layer of the model that made the outputs; default: the last.
     input_shape : tuple, optional
-        Shape of one input, where it does not follow from the outputs': strides, pooling, whole networks.
+        Shape of one input, if it does not follow from that of the outputs: strides, pooling, whole networks.
     noise : float
         Standard deviation of noise on the outputs: rows count as active only well above it, and rows with a small slope
         weigh less.
@@ -123,19 +124,18 @@ def recover(
     iterations : int, optional
         Most iterations of the solver.
     progress : bool
-        A line on stderr with the current error; Ctrl-C keeps the best input so far.
+        Show a line on stderr with the current error; Ctrl-C returns the best input so far.
 
     Returns
     -------
     Recovery
         The inputs, whether they are exact, and how far their outputs are from those that were given.
 
-    Notes
-    -----
-    At an input only the rows with a positive product pass a ReLU. If these *active* rows span the input space,
-    least squares on them gives the input back; the noise of standard deviation τ then costs
+    Notes ----- At an input only the rows with a positive product pass a ReLU. If these *active* rows span the input
+    space, least squares on them recovers the input; noise of standard deviation τ then adds an error of
     :math:`\tau\sqrt{\mathrm{tr}(A_+^TA_+)^{-1}}`. If they do not, the input of least norm that also meets the bounds of
-    the inactive rows is returned, or the one that the prior prefers, and ``exact`` is False. [Bronstein2016]_.
+    the inactive rows is returned, or the one that fits the prior best, and ``exact`` is False. [Bronstein2016]_.
+    [Bronstein2016]_.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def recover(
 
 @dataclass(frozen=True)
 class _Solution:
-    """The solution for one sample."""
+    """Return the solution for one sample."""
 
     x: Tensor
     residual: float
@@ -362,7 +362,7 @@ def _is_single(steps: Graph, last: Node, chain: Chain, given: Tensor, input_shap
 
 
 def _dimensions(part: Any) -> int:
-    """Dimensions of a batch of a layer's outputs, where its kind says so."""
+    """Return the number of dimensions of a batch of a layer's outputs, if the layer determines it."""
     if isinstance(part, nn.Linear):
         return 2
     for count in (1, 2, 3):

@@ -98,7 +98,7 @@ def make_sensing(name: str, side: int, outputs: int, *, arc: float, seed: int) -
 
 
 def _unit_norm(parts: list[Any], weights: nn.Module, side: int) -> Affine:
-    """The map with its weights divided by its norm, which is kept in the buffer ``scale``."""
+    """Return the map with its weights divided by its norm, which is stored in the buffer ``scale``."""
     weights.requires_grad_(False)
     norm = largest_singular_value(Affine(parts, (1, side, side), torch.float32))
     weights.get_parameter("weight").div_(norm)
@@ -114,7 +114,7 @@ def _gaussian(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sens
 
 
 def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
-    """Strided filters, at least four where the budget allows, each as wide as twice the stride."""
+    """Return strided filters, at least four if the budget allows, each twice as wide as the stride."""
     choices = [(stride, outputs // (-(-side // stride)) ** 2) for stride in range(1, side + 1)]
     stride, filters = next((choice for choice in choices if choice[1] >= 4), choices[-1])
     conv = nn.Conv2d(1, max(1, filters), 2 * stride - 1, stride, padding=stride - 1, bias=False)
@@ -146,7 +146,8 @@ def _detectors(side: int) -> int:
 def _projections(side: int, angles: np.ndarray) -> np.ndarray:
     """The Radon transform as a matrix ``[angles, detectors, pixels]``: that of `skimage.transform.radon`, unclipped.
 
-    Every detector sums points one pixel apart along its ray; a point is the bilinear mean of the four pixels about it.
+    Return rows in which every detector sums points one pixel apart along its ray; a point is the bilinear mean of the
+    four nearest pixels.
     """
     width = _detectors(side)
     before, center = width // 2 - side // 2, width // 2

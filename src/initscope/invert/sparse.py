@@ -76,7 +76,7 @@ class SparseTransition(Result):
 
 
 def _half(points: Sequence[TransitionPoint]) -> tuple[float, float]:
-    """Logistic fit of success against sparsity: where it is one half, and the standard error of that."""
+    """Fit success against sparsity by a logistic curve; return where it is one half, and the standard error."""
     from scipy.optimize import minimize
 
     sparsity = np.array([point.sparsity for point in points])
@@ -106,8 +106,8 @@ def sparse_transition(
 
     Source: [DonohoTanner2009]_; 'Random Gaussian weights' of [Bronstein2016]_.
 
-    ``method`` is ``lasso path`` (scikit-learn's homotopy, followed to the solution of least l1 norm) or ``matching
-    pursuit`` (its orthogonal one, with k given). Sparsities are ``relative`` to the curve.
+    ``method`` is ``lasso path`` (scikit-learn's homotopy, up to the solution of least l1 norm) or ``matching pursuit``
+    (orthogonal, with k given). Sparsities are ``relative`` to the curve.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed:
     Parameters
     ----------
     matrix : array ``[m, n]``
-        With columns of about unit norm.
+        Matrix with columns of about unit norm.
     nonzeros : int
         Size k of the supports.
     samples : int

@@ -28,12 +28,12 @@ class Spectrum:
         self.side, self.gain = (height, width), gain / gain.square().mean().sqrt()
 
     def color(self, white: Tensor) -> Tensor:
-        """From white variables to images."""
+        """Return images from white variables."""
         image: Tensor = torch.fft.irfft2(torch.fft.rfft2(white) * self.gain, s=self.side)
         return image
 
     def whiten(self, image: Tensor) -> Tensor:
-        """From images to white variables."""
+        """Return white variables from images."""
         white: Tensor = torch.fft.irfft2(torch.fft.rfft2(image) / self.gain, s=self.side)
         return white
 

@@ -18,10 +18,12 @@ __all__ = ["halve_depth", "scale_widths"]
 
 
 def scale_widths(model: nn.Module, factor: float, x: Tensor, generator: torch.Generator) -> None:
-    """Give all hidden units ``factor`` times their number, in place: those that neither the input nor the output has.
+    """Multiply the number of all hidden units by ``factor``, in place.
+
+    Units that the input or the output has are not changed.
 
     Weights are drawn again, Gaussian with each layer's present variance × fan-in; biases and norms are repeated or cut.
-    ``x`` is what a model that branches on its data is run on.
+    ``x`` is an input for models that branch on their data.
     """
     sides = hidden_sides(trace(model, x[:2]))
     if not any(any(both) and is_weight_layer(module) for module, both in sides.items()):
@@ -101,7 +103,7 @@ def halve_depth(model: nn.Module) -> None:
 
 
 def _halved(module: nn.Module) -> bool:
-    """Whether anything was left out; inside of what is repeated nothing more is."""
+    """Return whether a repeated block was left out; nothing more is left out inside repeated blocks."""
     if not isinstance(module, (nn.Sequential, nn.ModuleList)):
         return sum(_halved(child) for child in module.children()) > 0
     children = list(module)  # with modules that stand there more than once
