@@ -132,7 +132,7 @@ def rows_of_columns(result: Result) -> list[dict[str, Any]]:
 
 def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
     """Return ``ax``, or the axes of a new figure, which a notebook shows and which pyplot does not register."""
-    return make_grid(1, 1, figsize)[0, 0] if ax is None else ax  # type: ignore[no-any-return]
+    return make_grid(1, 1, figsize)[0, 0] if ax is None else ax
 
 
 def make_grid(rows: int, columns: int, figsize: tuple[float, float] | None = None, **options: Any) -> np.ndarray:

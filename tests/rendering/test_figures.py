@@ -1,11 +1,15 @@
-"""Pictures show the numbers that they claim to show."""
+"""Figures show the right numbers, in one style."""
 
 import io
+import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import initscope
 from initscope.geometry import Comparison
 from initscope.rendering.depth import Panel
 from initscope.rendering.figures import BAD, angle_figure, pairs_figure, panels_figure
@@ -99,6 +103,30 @@ def test_all_figures_have_one_style_and_leave_the_users_settings_alone():
     assert not single.legend().get_frame_on()
     single.imshow(np.zeros((2, 2)))
     assert not single.get_xgridlines()[0].get_visible()
+
+
+@pytest.mark.parametrize("ends", [(30, 100), (1, 8), (2.1, 4.3), (128, 1024), (1e-8, 1), (1e-5, 3e7)])
+def test_labels_of_logarithmic_ticks_do_not_overlap(ends):
+    """Both axes have two labels or more, and there is space between the boxes of neighbors."""
+    ax = make_axes(None, (4.8, 3.2))
+    ax.loglog(ends, ends)
+    ax.figure.canvas.draw()
+    for axis, side in ((ax.xaxis, 0), (ax.yaxis, 1)):
+        labels = [label for label in axis.get_majorticklabels() + axis.get_minorticklabels() if label.get_text()]
+        low, high = axis.get_view_interval()
+        boxes = [label.get_window_extent() for label in labels if low <= label.get_position()[side] <= high]
+        edges = sorted((box.min[side], box.max[side]) for box in boxes)
+        assert len(edges) >= 2
+        assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(edges))
+
+
+def test_only_one_function_makes_figures():
+    """All others go through it, so that they have the same style; colors are those of the palette."""
+    source = Path(initscope.__file__).parent
+    texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
+    makers = [name for name, text in texts.items() if re.search(r"(?<!-> )\bFigure\(", text)]
+    assert makers == ["results.py"]
+    assert not [name for name, text in texts.items() if re.search(r"""["']C(\d|\{\w+\})["']|["']tab:""", text)]
 
 
 def test_the_colors_of_lines_can_be_read_on_white():

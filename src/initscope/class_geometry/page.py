@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._utils.palette import PALETTE
 from initscope.class_geometry.checkpoints import outline, shared_bins
 from initscope.class_geometry.ratios import COLUMNS, READINGS
 from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
@@ -25,7 +26,7 @@ __all__ = ["headline", "render"]
 
 _READING_TEXTS = {"random": "at random points", "boundary": "at the boundary", "rechosen": "re-chosen there"}
 _COLORS = (GRAY, THIRD, PREDICTED, MEASURED)
-_MORE = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan")
+_MORE = PALETTE[3:]
 _PAIRS = 6
 """Number of pairs shown whose ratio grew most, and of those whose ratio shrank most."""
 

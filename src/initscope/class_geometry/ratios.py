@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from initscope._utils.palette import line_color
 from initscope.class_geometry.labeled import Labeled, labeled
 from initscope.class_geometry.outputs import Layer, layers_of
 from initscope.class_geometry.triplets import (
@@ -138,8 +139,8 @@ class Separation(Result):
                 if intervals[0] is None:
                     continue
                 middle, low, high = np.array(intervals).T
-                ax.plot(middle, line, color=f"C{number}", marker=".", label=f"{side}, {reading}")
-                ax.fill_between(range(len(middle)), low, high, color=f"C{number}", alpha=0.15, linewidth=0)
+                ax.plot(middle, line, color=line_color(number), marker=".", label=f"{side}, {reading}")
+                ax.fill_between(range(len(middle)), low, high, color=line_color(number), alpha=0.15, linewidth=0)
         ax.axhline(1.0, color="0.6", linewidth=0.8)
         ax.set_xticks(range(len(self.rows)), [row.layer for row in self.rows], rotation=35, ha="right")
         ax.set_ylabel("distance after / before, scale removed")

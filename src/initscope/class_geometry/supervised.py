@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from initscope._utils.content import array_digest, digest_of
 from initscope._utils.files import atomic_path
+from initscope._utils.palette import line_color
 from initscope._utils.randomness import generator
 from initscope.class_geometry.augmentation import Augmentation
 from initscope.class_geometry.labeled import Labeled, labeled
@@ -84,7 +85,7 @@ class Training(Result):
         ax = make_axes(ax)
         ax.plot([row.epoch for row in self.history], [row.test_error for row in self.history], marker=".")
         for mark in self.checkpoints:
-            ax.plot(mark.epoch, mark.test_error, "o", mfc="none", color="C3")
+            ax.plot(mark.epoch, mark.test_error, "o", mfc="none", color=line_color(3))
             ax.annotate(f"{mark.target:.0%}", (mark.epoch, mark.test_error), xytext=(4, 4), textcoords="offset points")
         ax.set(xlabel="epoch", ylabel="test error", ylim=(0, None))
         return ax

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._utils.palette import line_color
 from initscope.embed._layer import Shape, kernel_shape, patch_sums, to_images
 from initscope.embed.codes import unpack_bits
 from initscope.errors import InputError, check_count, check_probability
@@ -85,13 +86,15 @@ class HammingDistortion(Result):
         ax = make_axes(ax)
         share = np.linspace(0, 1, 200)
         spread = 2 * np.sqrt(share * (1 - share) / self.bits)
-        points = ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", color="C1", markersize=4, alpha=0.4)
+        points = ax.plot(
+            np.degrees(self.angles), self.hamming / self.bits, ".", color=line_color(1), markersize=4, alpha=0.4
+        )
         points[0].set(mew=0, rasterized=len(self.angles) > _DRAWN_SINGLY)
-        ax.plot([], [], "o", color="C1", markersize=4, label="pairs")  # dots large enough to be seen in the legend
-        ax.plot(180 * share, share, color="C0", label="angle / π")
+        ax.plot([], [], "o", color=line_color(1), markersize=4, label="pairs")  # visible in the legend
+        ax.plot(180 * share, share, color=line_color(0), label="angle / π")
         for sign in (-1, 1):
             label = "± 2 standard deviations" if sign > 0 else None
-            ax.plot(180 * share, share + sign * spread, "--", color="C0", linewidth=1, label=label)
+            ax.plot(180 * share, share + sign * spread, "--", color=line_color(0), linewidth=1, label=label)
         ax.set(xlabel="angle (degrees)", ylabel="unequal bits (fraction)", title=f"{self.bits} bits")
         ax.set(xlim=(0, 180), xticks=range(0, 181, 45), ylim=(0, 1))
         ax.legend(loc="upper left", frameon=False)

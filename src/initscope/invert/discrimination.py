@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from initscope._utils.palette import line_color
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
@@ -86,9 +87,9 @@ class Discrimination(Result):
             mine = [row for row in self.rows if row.measurement == name]
             ratios = [row.ratio for row in mine]
             best, errors = zip(*(row.better() for row in mine))
-            ax.errorbar(ratios, best, [2 * e for e in errors], fmt="o-", ms=4, color=f"C{color}", label=name)
+            ax.errorbar(ratios, best, [2 * e for e in errors], fmt="o-", ms=4, color=line_color(color), label=name)
             right.errorbar(ratios, [row.psnr for row in mine], [2 * row.psnr_se for row in mine], fmt="s--", ms=3,
-                           lw=1, alpha=0.7, color=f"C{color}")  # fmt: skip
+                           lw=1, alpha=0.7, color=line_color(color))  # fmt: skip
         ax.axhline(np.nanmax([self.full, self.full_cnn]), color="black", lw=0.8, ls=":")
         right.axhline(self.mean_image_psnr, color="gray", lw=0.8, ls=":")
         ax.set_xscale("log", base=2)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from initscope._utils.palette import line_color
 from initscope._utils.randomness import generator
 from initscope.errors import check_count
 from initscope.results import Result, make_axes
@@ -171,11 +172,19 @@ class ErrorGrowth(Result):
         ax = make_axes(ax, figsize=(5.2, 3.6))
         depths = [point.depth for point in self.points]
         first = self.points[0].projected
-        ax.semilogy(depths, [point.plain for point in self.points], "o", color="C1", ms=4, label="no projection")
-        ax.semilogy(depths, [point.plain_predicted for point in self.points], color="C1", lw=1, label="its theory")
+        ax.semilogy(
+            depths, [point.plain for point in self.points], "o", color=line_color(1), ms=4, label="no projection"
+        )
+        ax.semilogy(
+            depths, [point.plain_predicted for point in self.points], color=line_color(1), lw=1, label="its theory"
+        )
         bars = np.array([[p.projected - p.projected_low, p.projected_high - p.projected] for p in self.points]).T
-        ax.errorbar(depths, [p.projected for p in self.points], bars, fmt="o", ms=4, color="C0", label="projected")
-        ax.semilogy(depths, [first * depth for depth in depths], "--", color="C0", lw=1, label="N × first layer")
+        ax.errorbar(
+            depths, [p.projected for p in self.points], bars, fmt="o", ms=4, color=line_color(0), label="projected"
+        )
+        ax.semilogy(
+            depths, [first * depth for depth in depths], "--", color=line_color(0), lw=1, label="N × first layer"
+        )
         ax.set_xticks(depths)
         ax.set(xlabel="layers N", ylabel="relative error", title=f"Width {self.width}, dimension {self.dimension}")
         ax.title.set_fontsize(10)

@@ -76,7 +76,7 @@ class _Order:
 
 
 def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
-    """Yield (item, targets) for each batch, before binding; ``arguments`` tells how binding treats columns."""
+    """Yield (item, targets) for each batch, before binding; ``arguments`` determines how binding treats columns."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
         raise InputError(f"data = {data!r} is a name; load the data first: initscope.data.load({data!r})")

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from initscope._utils.palette import line_color
 from initscope.reproductions.protocol import Number
 from initscope.results import Result, make_axes, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Curves", "Point", "Rows", "draw_lines", "panels"]
+__all__ = ["Curves", "Point", "Rows", "data_title", "draw_lines", "panels"]
 
 
 class Rows(Result):
@@ -24,6 +25,16 @@ class Rows(Result):
     def table(self) -> list[dict[str, Any]]:
         """Return the rows as dicts."""
         return [row.to_dict() for row in self.rows]
+
+
+def data_title(spec: str) -> str:
+    """Return the name of a data set with its options in words.
+
+    >>> data_title("photos:crop=48,stride=24")
+    'photos (crop 48, stride 24)'
+    """
+    name, _, options = spec.partition(":")
+    return f"{name} ({', '.join(options.replace('=', ' ').split(','))})" if options else name
 
 
 def draw_lines(ax: Axes, rows: Sequence[Any], *, by: str, x: str, y: str) -> None:
@@ -90,7 +101,7 @@ class Curves(Rows):
         """Plot all curves."""
         ax = make_axes(ax, figsize=(6.4, 4.2))
         for index, kind in enumerate(self.kinds()):
-            color = f"C{index}"
+            color = line_color(index)
             points = self.curve(kind)
             line = [(point.x, point.predicted) for point in points if point.predicted == point.predicted]
             dots = [point for point in points if point.measured == point.measured]

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from initscope._utils.palette import line_color
 from initscope.errors import check_count
 from initscope.reproductions._figures import Curves, Point, panels
 from initscope.reproductions.protocol import Declared, Number
@@ -64,7 +65,7 @@ class AttentionCollapse(Result):
 def _draw(curves: Curves, ax: Axes, title: str) -> None:
     """Plot the curves with one color per β."""
     for index, kind in enumerate(kind for kind in curves.kinds() if not kind.endswith("limit")):
-        color, points, far = f"C{index}", curves.curve(kind), curves.curve(f"{kind}, limit")
+        color, points, far = line_color(index), curves.curve(kind), curves.curve(f"{kind}, limit")
         positions = [point.x for point in points]
         ax.plot(positions, [point.predicted for point in points], color=color, linewidth=1.4)
         ax.plot(positions, [point.predicted for point in far], "--", color=color, linewidth=1.1)

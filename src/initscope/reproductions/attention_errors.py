@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from initscope._utils.palette import line_color
 from initscope.errors import check_count
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import attention_weights, gradients_through_heads
@@ -187,9 +188,9 @@ class Errors(Rows):
             for whose, style in (("ours", "-"), ("theirs", "--")):
                 errors = sorted(100 * row.error(quantity, whose) for row in self.rows)
                 title = "sampled heads" if whose == "ours" else "their formula"
-                ax.plot(share, errors, style, color=f"C{index}", label=f"{name}, {title}")
+                ax.plot(share, errors, style, color=line_color(index), label=f"{name}, {title}")
             heights = [published_numbers[f"{name}, {percentile}"] for percentile in _PERCENTILES]
-            ax.plot(list(_PERCENTILES.values()), heights, "o", color=f"C{index}", label=f"{name}, published")
+            ax.plot(list(_PERCENTILES.values()), heights, "o", color=line_color(index), label=f"{name}, published")
         ax.set(xlabel="fraction of the settings (%)", ylabel="error (%)", yscale="log")
         ax.legend(fontsize="small")
         return ax

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from initscope._utils.palette import line_color
 from initscope.data import load, random_pairs
 from initscope.errors import check_count
 from initscope.reproductions._figures import Rows
@@ -40,10 +41,10 @@ class BinaryImages(Rows):
         """Plot the change of the inner product against the bound, with the lines of the theorem and of 1/π times it."""
         ax = make_axes(ax)
         bounds, changes = np.array([(row.boundary, row.expected - row.inner) for row in self.rows]).T
-        ax.plot(bounds, changes, "o", color="C0", markersize=4, label="pairs of images")
+        ax.plot(bounds, changes, "o", color=line_color(0), markersize=4, label="pairs of images")
         top = np.array([0, bounds.max() * 1.02])
-        ax.plot(top, top, color="C3", label="theorem 5")
-        ax.plot(top, top / np.pi, "--", color="C2", label="theorem 5 times 1/π")
+        ax.plot(top, top, color=line_color(3), label="theorem 5")
+        ax.plot(top, top / np.pi, "--", color=line_color(2), label="theorem 5 times 1/π")
         ax.set(xlabel="pixels of the shared boundary", ylabel="change of the inner product")
         ax.legend()
         return ax

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from initscope._utils.palette import line_color
 from initscope.initializers import He
 from initscope.reproductions._figures import panels
 from initscope.reproductions._networks import input_rows, make_layers
@@ -49,12 +50,17 @@ class BoundTightness(Result):
         ax = make_axes(ax)
         mean, quantile = (getattr(self, f"{direction}_{name}") for name in ("mean", "quantile"))
         percent = f"{100 * (1 - self.delta):g} %"
-        ax.plot(self.widths, self.lemma, label=f"lemma {2 if direction == 'forward' else 5}", color="C3")
-        ax.plot(self.widths, self.exact, label=f"exact {percent} quantile, squared norm", color="C0")
+        ax.plot(self.widths, self.lemma, label=f"lemma {2 if direction == 'forward' else 5}", color=line_color(3))
+        ax.plot(self.widths, self.exact, label=f"exact {percent} quantile, squared norm", color=line_color(0))
         ax.plot(
-            self.widths, quantile, "o", label=f"measured {percent} quantile, squared norm", color="C0", fillstyle="none"
+            self.widths,
+            quantile,
+            "o",
+            label=f"measured {percent} quantile, squared norm",
+            color=line_color(0),
+            fillstyle="none",
         )
-        ax.plot(self.widths, mean, "s--", label="measured mean, norm (as in the paper)", color="C7")
+        ax.plot(self.widths, mean, "s--", label="measured mean, norm (as in the paper)", color=line_color(7))
         ax.set_xlabel("width")
         ax.set_ylabel("distortion")
         ax.set_ylim(bottom=0)

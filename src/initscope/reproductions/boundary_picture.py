@@ -47,7 +47,7 @@ class BoundaryFigure(Rows):
         image[self.boundary > 0] = (0.2, 0.65, 0.3)
         ax.imshow(image, interpolation="nearest")
         row = self.rows[-1]
-        ax.set(xticks=[], yticks=[], title=f"r = {row.r}: {row.counted} pixels, 4r(e + f) = {row.formula}")
+        ax.set(xticks=[], yticks=[], title=f"Boundary of radius {row.r}: {row.counted} pixels, formula {row.formula}")
         return ax
 
 

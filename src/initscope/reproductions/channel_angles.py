@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from initscope._utils.palette import line_color
 from initscope.data import load
 from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import mean_and_error
@@ -37,7 +38,9 @@ class ChannelAngles(Result):
         ax = make_axes(ax, figsize=(6.4, 3.8))
         readings = self.statistics.norm_difference
         errors = [200 * self.statistics.norm_difference_standard_error[name] for name in readings]
-        ax.barh(list(readings), [100 * value for value in readings.values()], xerr=errors, color="C0", capsize=2)
+        ax.barh(
+            list(readings), [100 * value for value in readings.values()], xerr=errors, color=line_color(0), capsize=2
+        )
         ax.invert_yaxis()
         ax.set(xlabel="relative difference of channel norms (%)")
         ax.set_title(f"{self.name}: angle between channels {self.statistics.angle:.1f}°", fontsize="medium")

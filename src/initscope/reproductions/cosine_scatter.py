@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._utils.palette import line_color
 from initscope.data import gaussian_pairs, load, random_pairs
 from initscope.errors import check_count
 from initscope.initializers import He
 from initscope.measurement import measure
 from initscope.models import load_model
-from initscope.reproductions._figures import Rows
+from initscope.reproductions._figures import Rows, data_title
 from initscope.reproductions._statistics import Line, fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes, make_grid
@@ -63,12 +64,14 @@ class ScatterPanel(Result):
         """Plot the pairs, the dense curve and the fitted line."""
         ax = make_axes(ax)
         rho = np.linspace(min(0.0, self.before.min()), 1.0, 200)
-        ax.plot(self.before, self.after, "o", color="C3", markersize=3, fillstyle="none", label="pairs")
-        ax.plot(rho, relu_cosine(rho), color="C1", label="dense layer")
-        ax.plot(rho, self.intercept + self.slope * rho, color="C0", label=f"slope {self.slope:.3f}")
+        ax.plot(self.before, self.after, "o", color=line_color(3), markersize=3, fillstyle="none", label="pairs")
+        ax.plot(rho, relu_cosine(rho), color=line_color(1), label="dense layer")
+        ax.plot(rho, self.intercept + self.slope * rho, color=line_color(0), label=f"slope {self.slope:.3f}")
         ax.plot(rho, rho, ":", color="0.5", linewidth=1)
         ax.set(
-            xlabel="cosine before", ylabel="cosine after", title=f"{self.name}, {self.kernel_size}×{self.kernel_size}"
+            xlabel="cosine before",
+            ylabel="cosine after",
+            title=f"{data_title(self.name)}, {self.kernel_size}×{self.kernel_size} filters",
         )
         ax.legend(fontsize="small")
         return ax

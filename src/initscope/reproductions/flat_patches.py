@@ -10,7 +10,7 @@ import numpy as np
 
 from initscope.data import load, random_pairs
 from initscope.errors import InputError
-from initscope.reproductions._figures import Rows
+from initscope.reproductions._figures import Rows, data_title
 from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes
@@ -52,7 +52,7 @@ class FlatPatches(Rows):
         """Plot the bound of every pair against the true change; no pair lies below the line."""
         ax = make_axes(ax)
         for row in self.rows:
-            ax.plot(row.truths, row.bounds, "o", markersize=3, alpha=0.6, mew=0, label=row.data)
+            ax.plot(row.truths, row.bounds, "o", markersize=3, alpha=0.6, mew=0, label=data_title(row.data))
         ends = [min(row.truths.min() for row in self.rows), max(row.bounds.max() for row in self.rows)]
         ax.plot(ends, ends, color="0.4", linewidth=1)
         ax.set(xscale="log", yscale="log", xlabel="change of the cosine", ylabel="bound from the flatness of patches")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from initscope import data, embed
+from initscope._utils.palette import line_color
 from initscope.errors import InputError, check_count
 from initscope.reproductions.protocol import Declared, Number, published
 from initscope.results import Result, make_axes
@@ -98,13 +99,13 @@ class HashingTable(Result):
                 ax.plot(row.value, row_index, "o", color="0.4", markersize=5)
                 continue
             step = lengths.index(row.bits)
-            color, height = f"C{step}", row_index + 0.6 * ((step + 0.5) / len(lengths) - 0.5)
+            color, height = line_color(step), row_index + 0.6 * ((step + 0.5) / len(lengths) - 0.5)
             ax.plot([row.worst, row.best], [height, height], color=color, linewidth=4, alpha=0.25)
             ax.plot(row.value, height, "o", color=color, markersize=5)
             if row.published is not None:
                 ax.plot(row.published, height, "x", color=color, markersize=6)
         for step, length in enumerate(lengths):
-            ax.plot([], [], "o", color=f"C{step}", label=f"{length} bits")
+            ax.plot([], [], "o", color=line_color(step), label=f"{length} bits")
         if any(row.published is not None for row in self.rows):
             ax.plot([], [], "x", color="0.3", label="the talk")
         ax.plot([], [], color="0.6", linewidth=4, alpha=0.5, label="order of ties")

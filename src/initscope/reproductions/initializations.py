@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from initscope._utils.palette import line_color
 from initscope.initializers import Glorot, He, LeCun
 from initscope.reproductions._figures import Rows
 from initscope.reproductions._networks import LayerRatios, input_rows, many_ratios, rows_of_ratios
@@ -38,7 +39,7 @@ class Initializations(Rows):
                 np.array([getattr(row, f"{quantity}{end}") for row in rows])
                 for end in ("", "_sd", "_predicted", "_predicted_sd")
             )
-            color = f"C{index}"
+            color = line_color(index)
             ax.errorbar(layers, mean, yerr=sd, fmt="o", color=color, markersize=3, capsize=2, label=network)
             ax.plot(layers, predicted, color=color, linewidth=0.8)
             ax.fill_between(layers, np.maximum(predicted - band, 1e-12), predicted + band, color=color, alpha=0.15)

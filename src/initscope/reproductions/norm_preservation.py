@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from initscope._utils.palette import line_color
 from initscope.initializers import Glorot, He
 from initscope.reproductions._figures import Rows, panels
 from initscope.reproductions._networks import LayerRatios, input_rows, layer_ratios
@@ -38,7 +39,7 @@ class NormPreservation(Rows):
             mean, sd, predicted, band = (
                 [getattr(row, f"{quantity}{end}") for row in rows] for end in ("", "_sd", "_predicted", "_predicted_sd")
             )
-            color = f"C{widths.index(width)}"
+            color = line_color(widths.index(width))
             style = "-" if network == "He" else "--"
             ax.errorbar(layers, mean, yerr=sd, color=color, linestyle=style, capsize=2, label=f"{network} {width}")
             low, high = ([p + sign * b for p, b in zip(predicted, band)] for sign in (-1, 1))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._utils.palette import line_color
 from initscope.data import load
 from initscope.measurement import Packing, packing_numbers
 from initscope.reproductions.protocol import Declared, Number
@@ -34,7 +35,7 @@ class PackingBound(Result):
         """Plot the logarithms of both against ε."""
         ax = make_axes(ax)
         ax.plot(self.packing.eps, self.packing.log_numbers, "o-", label=f"points of a net, of {self.points}")
-        ax.plot(self.packing.eps, self.packing.log_bounds, "s-", color="C3", label="Sudakov: 1.089 ω²/ε²")
+        ax.plot(self.packing.eps, self.packing.log_bounds, "s-", color=line_color(3), label="Sudakov: 1.089 ω²/ε²")
         ax.set(xlabel="ε", ylabel="logarithm of the number", yscale="log")
         ax.legend()
         return ax

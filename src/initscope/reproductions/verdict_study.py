@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from initscope._utils.palette import line_color
 from initscope.inspection import Report, Thresholds, inspect, judge
 from initscope.inspection.alternatives import start_score, what_is_kept
 from initscope.inspection.evidence import Evidence
@@ -155,7 +156,7 @@ class CheckStudy(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the result of training against the angle ratio, with networks that have an error marked."""
         ax = make_axes(ax, figsize=(6.4, 4.2))
-        for has_error, color, label in ((False, "C0", "no error"), (True, "C3", "error")):
+        for has_error, color, label in ((False, line_color(0), "no error"), (True, line_color(3), "error")):
             rows = [row for row in self.networks if bool(row.named[1.0]) is has_error and np.isfinite(row.kept)]
             ax.scatter([max(row.kept, 1e-6) for row in rows], [row.reached for row in rows], s=12, c=color, label=label)
         ax.axhline(HALF, linestyle=":", color="0.5")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from initscope._utils.palette import line_color
 from initscope.errors import InputError
 from initscope.initializers import He
 from initscope.reproductions._figures import Rows
@@ -41,11 +42,13 @@ class WidthVariation(Rows):
                 layers,
                 [row.gradient for row in rows],
                 yerr=[row.gradient_sd for row in rows],
-                color=f"C{index}",
+                color=line_color(index),
                 capsize=2,
                 label=f"v = {variation}",
             )
-            ax.plot(layers, [row.gradient_predicted for row in rows], color=f"C{index}", linewidth=0.8, linestyle=":")
+            ax.plot(
+                layers, [row.gradient_predicted for row in rows], color=line_color(index), linewidth=0.8, linestyle=":"
+            )
         ax.set_xlabel("layer")
         ax.set_ylabel(r"$\|\partial W\|/(\|\delta\|\|x\|)$")
         ax.legend()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from initscope._utils.palette import line_color
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class _Check(Result):
         ax = make_axes(ax)
         chosen = [index for index, row in enumerate(self.rows) if row.role in _DRAWN]
         for number, index in enumerate(chosen):
-            color = f"C{number % 10}"
+            color = line_color(number)
             ax.loglog(self.at, self.sizes[:, 0, index], "--", color=color, alpha=0.5)
             ax.loglog(self.at, self.sizes[:, -1, index], color=color, label=self.rows[index].layer)
         ax.set_xticks(self.at, [str(size) for size in self.at])

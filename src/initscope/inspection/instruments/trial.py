@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from initscope._utils.palette import line_color
 from initscope.inspection.instruments.budget import Cost
 from initscope.results import Result, make_axes
 
@@ -143,11 +144,11 @@ class Trial(Result):
             top = max((loss for _, loss in finite), default=1.0)
             diverged = [r for r, loss in zip(self.rates, self.losses_by_rate) if not loss < float("inf")]
             if diverged:
-                ax.plot(diverged, [top] * len(diverged), "x", color="C3", label="diverges")
+                ax.plot(diverged, [top] * len(diverged), "x", color=line_color(3), label="diverges")
             for value, name, colour in (
-                (self.rate, "given rate", "C1"),
-                (self.edge, "edge of stability", "C3"),
-                (self.suggested_rate, "suggested rate", "C2"),
+                (self.rate, "given rate", line_color(1)),
+                (self.edge, "edge of stability", line_color(3)),
+                (self.suggested_rate, "suggested rate", line_color(2)),
             ):
                 if value is not None:
                     ax.axvline(value, linestyle="--", color=colour, label=f"{name} {value:.2g}")

@@ -239,7 +239,9 @@ class OrderParameter(Result):
         """Draw q(x), the overlap against the level."""
         ax = make_axes(ax)
         ax.stairs(self.q, np.concatenate([[0.0], self.c, [1.15 * self.c[-1]]]), baseline=None)
-        ax.set(xlabel="x (level c)", ylabel="overlap q(x)", title=f"α = {self.alpha:g}, e = {self.energy:.5f}")
+        ax.set(
+            xlabel="x (level c)", ylabel="overlap q(x)", title=f"Expansivity {self.alpha:g}: energy {self.energy:.5f}"
+        )
         return ax
 
 
