@@ -1,7 +1,8 @@
-"""Base classes of what is known of random units beyond second moments: their distribution, and their origin.
+"""Base classes of knowledge about random units beyond second moments: their distribution, and their origin.
 
 A `Distribution` answers questions about one unit, an `Origin` about its covariances between positions. Subclasses say
-how both follow from the values before; every question that they leave open raises `NotCovered` with the reason.
+how both follow from earlier values; for every question that they cannot answer, they raise `NotCovered` with the
+reason.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Expression = tuple["MomentMaps", Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class Draws:
-    """How many samples to draw, with which random numbers, and where covariances between positions are found."""
+    """Number of samples to draw, their random numbers, and a source of covariances between positions."""
 
     count: int
     generator: torch.Generator
@@ -59,10 +60,10 @@ class Draws:
 
 
 class Distribution:
-    """The distribution of a unit: nothing is known here, see `initscope.propagate.distributions` for those that know.
+    """The distribution of a unit; this class knows nothing, see `initscope.propagate.distributions` for those that do.
 
-    A sample is one unit at the `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x
-    and for y. Outputs are drawn independently, because only moments within the sites of one are taken from them.
+    A sample is one unit at all `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x
+    and for y. Outputs are drawn independently, because only moments within the sites of one output are used.
     """
 
     known = True
@@ -86,7 +87,7 @@ class Distribution:
 
     @property
     def sampler(self) -> Distribution:
-        """How units are drawn that were not drawn yet."""
+        """Return the way to draw units that were not drawn yet."""
         return self
 
     def means(self, state: MomentMaps) -> Pair:
@@ -105,7 +106,7 @@ class Distribution:
         raise NotCovered("the distribution of its input is not known beyond second moments")
 
     def without_samples(self) -> Distribution:
-        """The same distribution, known by how it is drawn, with no samples kept."""
+        """Return the same distribution, defined by how it is drawn, without stored samples."""
         return self
 
     def activated_gram(self, sigma: Activation) -> Tensor | None:
@@ -113,7 +114,7 @@ class Distribution:
         return None
 
     def expression(self, state: MomentMaps) -> Expression | None:
-        """The Gaussian value that the units of ``state`` are a function of, one by one, and the function."""
+        """Return the Gaussian value and the elementwise function that give the units of ``state``."""
         return None
 
     def token_values(self, state: MomentMaps, context: Context) -> Pair:
@@ -129,14 +130,14 @@ class Distribution:
         raise NotCovered("gradients have no rule there")
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """Gradients at the parents, from those at ``state``, whose units were drawn."""
+        """Return gradients at the parents, from those at ``state``, whose units were drawn."""
         raise NotCovered("gradients have no rule there")
 
 
 class Origin(ABC):
-    """How a value's covariances at an offset come from earlier values; see `initscope.propagate.covariances`.
+    """How a value's covariances at an offset follow from earlier values; see `initscope.propagate.covariances`.
 
-    Gradients go back along the same origins: `transposed` is the transpose of `cross`.
+    Gradients pass back along the same origins: `transposed` is the transpose of `cross`.
     """
 
     knows_offsets = True
@@ -152,37 +153,40 @@ class Origin(ABC):
 
     @abstractmethod
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """What `cross` will look up."""
+        """Return the covariances that `cross` will look up."""
 
     @abstractmethod
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """The covariances at ``offset``."""
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """How the covariances move when those of every layer of weights move by themselves (`tangents.tangent`).
+        """Return how the covariances change when those of every layer of weights change (`tangents.tangent`).
 
-        Most origins are linear: what moves goes the way of what is.
+        Most origins are linear: changes are propagated as the covariances themselves.
         """
         return self.cross(offset, tangents)
 
     def cost(self, offset: Offset) -> int:
-        """What an entry of `cross` costs, against a formula."""
+        """Cost of an entry of `cross`, relative to a formula."""
         return 1
 
     def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
-        """The value whose units these are, times a number for each position of x and of y; None: they are more."""
+        """Return the value whose units these are, times a number for each position of x and of y.
+
+        None if they are not.
+        """
         return None
 
     def constant_factor(self) -> tuple[MomentMaps, float] | None:
-        """The Gaussian value whose units these are, times one number for all of them."""
+        """Return the Gaussian value whose units these are, times one number for all of them."""
         return None
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """How much of the rows of an embedding table is in the units, see `rules.tied.table_shares`."""
+        """Return the share of the rows of an embedding table in the units, see `rules.tied.table_shares`."""
         raise NotCovered("its weights are read by another step too, in another way")
 
     def batch_parent(self) -> MomentMaps | None:
-        """The value whose covariance over the whole batch `batch_gram` reads; None: it reads nothing."""
+        """Return the value whose covariance over the whole batch `batch_gram` reads; None if it reads nothing."""
         raise NotCovered("the covariance of the whole batch is not known there")
 
     def batch_gram(self, before: Tensor) -> Tensor:
@@ -190,7 +194,10 @@ class Origin(ABC):
         raise NotCovered("the covariance of the whole batch is not known there")
 
     def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
-        """The values right after weights that ``state``, of this origin, consists of; empty: it is something else."""
+        """Return the values directly after weights that ``state``, of this origin, consists of.
+
+        Empty if it consists of others.
+        """
         return ()
 
     def weight_squares(self, gradients: Tensor, channels: Channels) -> Tensor | None:
@@ -202,7 +209,7 @@ class Origin(ABC):
         raise NotCovered("gradients have no rule there")
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """Gradients at the parents, from those at ``state``."""
+        """Return gradients at the parents, from those at ``state``."""
         return [(before, self.back(gradients, channels)) for before in self.parents()]
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:

@@ -60,7 +60,7 @@ class ChannelDeviations:
     """Axes over which that norm averages together with the channels."""
 
     def average(self, values: Tensor) -> Tensor:
-        """Of values ``[networks, channels, pairs, …]``, with both signs: ``[2·directions·pairs, blocks, …]``."""
+        """Return sums of ``[networks, channels, pairs, …]`` with both signs: ``[2·directions·pairs, blocks, …]``."""
         blocks, start = [], 0
         networks, shape = len(values), values.shape[2:]
         if max(self.sizes) == 1:  # each channel is a block: they have one distribution
@@ -85,7 +85,7 @@ class ChannelDeviations:
         return tuple(self.average(self._centered(product, self.norm.x, self.norm.y)) for product in products)
 
     def cross(self, offset: Offset) -> Cross:
-        """Of the four products at an offset."""
+        """Return deviations of the four products at an offset."""
         first, second = self._at_both(offset)
         products: Iterable[Tensor] = first * second
         if self.norm is not None:
@@ -100,7 +100,7 @@ class ChannelDeviations:
         return tuple(side.reshape(4, *shape[:3], *side.shape[3:]) for side in (first, second))  # type: ignore[return-value]
 
     def _centered(self, products: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Products less what the mean of channels, which the norm takes off, moves them by.
+        """Return products minus their change by the mean over channels that the norm subtracts.
 
         The slopes of E κ in the means of two Gaussians are the coefficients of a regression of κ on both [Stein1981]_.
         """
@@ -140,7 +140,7 @@ class PerturbedCovariances(OfOne):
 def channel_deviations(
     simulation: Simulation, known_steps: dict[Node, Step], draws: int, seed: int
 ) -> dict[Node, ChannelDeviations]:
-    """Channels of drawn networks at every op, with the numbers by which each of them deviates."""
+    """Channels of drawn networks at every op, with the numbers that make each of them deviate."""
     recorder = _ChannelRecorder(
         {node.name: step for node, step in known_steps.items() if step.recorded}, simulation.x.samples
     )
@@ -165,7 +165,10 @@ def channel_deviations(
 
 
 def _numbers(known_steps: dict[Node, Step], shape: tuple[int, int], generator: torch.Generator) -> dict[Node, Tensor]:
-    """Of every op one number for each direction, network and channel; ops that hand channels on share theirs."""
+    """Return for every op one number per direction, network and channel.
+
+    Ops that pass channels on share their numbers.
+    """
     family: dict[Node, Node] = {}
     parts: dict[Node, list[Node]] = {}
 

@@ -1,4 +1,4 @@
-r"""What the backward recursion reads of the forward one: Gram matrices over positions, and channels drawn from them.
+r"""Forward values that the backward recursion needs: Gram matrices over positions, and channels drawn from them.
 
 Both inputs of a pair are samples here: arrays are ``[2·pairs, blocks, ...]``, the x first. Positions are flattened.
 """
@@ -36,7 +36,7 @@ class Channels:
     """Gram matrices of states, and values of some of their channels, each found once and remembered."""
 
     def __init__(self, generator: torch.Generator, origins: Mapping[int, Origin]) -> None:
-        """``origins``: where states come from that the walk sampled as a whole, by their order."""
+        """``origins`` holds the origins of states that the walk sampled as a whole, by their order."""
         self._generator, self._origins = generator, origins
         self._grams: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
@@ -44,7 +44,7 @@ class Channels:
         self._spent = 0
 
     def known(self, state: MomentMaps) -> MomentMaps:
-        """A state with its origin, if that is known better than the walk knows it."""
+        """Return a state with a more precise origin than the walk's, if one is known."""
         return replace(state, origin=self._origins[state.order]) if state.order in self._origins else state
 
     def gram(self, state: MomentMaps) -> Tensor:
@@ -58,13 +58,13 @@ class Channels:
         return torch.cat([state.kxx, state.kyy]).double().reshape(2 * len(state.kxx), len(state.sizes), -1)
 
     def values(self, state: MomentMaps) -> Tensor:
-        """Some channels of a state at all positions, jointly with those of other states: ``[count, 2·pairs, …, P]``."""
+        """Return some channels of a state at all positions, jointly with other states: ``[count, 2·pairs, …, P]``."""
         if state.order not in self._values:
             self._values[state.order] = state.distribution.channel_values(state, self)
         return self._values[state.order]
 
     def mean(self, gradients: Tensor) -> Tensor:
-        """Gradients that are known channel by channel (``[count, …]``), on the average over these."""
+        """Return the average over channels of gradients that are known channel by channel (``[count, …]``)."""
         return gradients.mean(dim=0) if gradients.dim() == 5 else gradients
 
     def gaussian(self, root: Tensor, count: int) -> Tensor:
@@ -73,12 +73,12 @@ class Channels:
         return root @ normal
 
     def release(self, order: int) -> None:
-        """Forget what is known of a state that is not needed any more."""
+        """Free what is known of a state that is not needed any more."""
         self._grams.pop(order, None)
         self._values.pop(order, None)
 
     def _unknown(self, state: MomentMaps) -> list[MomentMaps]:
-        """States whose Gram matrices are needed for this one, in their order."""
+        """Return the states whose Gram matrices are needed for this one, in their order."""
         unknown: dict[int, MomentMaps] = {}
         stack = [state]
         while stack:
@@ -113,7 +113,7 @@ class Channels:
         return torch.cat([both[..., :half, :half], both[..., half:, half:]])
 
     def _lookup(self, state: MomentMaps, offset: Offset) -> Cross:
-        """What `Origin.cross` reads: x and y are samples by themselves here, and nothing is between them."""
+        """Source for `Origin.cross` in which x and y are separate samples without covariances between them."""
         x, y = self._grams[state.order].chunk(2)
         zero = torch.zeros_like(x)
         return torch.cat([torch.cat([x, zero], dim=-1), torch.cat([zero, y], dim=-1)], dim=-2)[None]

@@ -1,4 +1,4 @@
-"""`Context`: what a rule may ask for beyond its input: the distribution of weights, and random numbers."""
+"""`Context`: data for a rule beyond its input: the distribution of weights, and random numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Context"]
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may ask for: the distribution of weights, random numbers, and what was sampled before."""
+    """Data for a rule: the distribution of weights, random numbers, and earlier samples."""
 
     initializer: Initializer
     generator: torch.Generator = field(default_factory=torch.Generator)
@@ -47,7 +47,7 @@ class Context:
     _weight_distributions: dict[nn.Module, WeightDistribution] = field(default_factory=dict)
 
     def of_replicate(self, index: int, generator: torch.Generator) -> Context:
-        """The same for another replicate, which remembers nothing of this one."""
+        """Return the context of another replicate, which shares no samples with this one."""
         return replace(
             self,
             replicate=index,
@@ -63,7 +63,7 @@ class Context:
         return module.training if self.mode is None else self.mode == "train"
 
     def drawn(self, parameters: Iterable[Any]) -> frozenset[object]:
-        """What parameters are drawn as: those that are drawn as one are one."""
+        """Return the identities under which parameters are drawn; parameters drawn together have the same one."""
         return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
 
     def weight_distribution(self, module: Any) -> WeightDistribution:

@@ -1,4 +1,4 @@
-"""What one prediction may spend on covariances between positions: known before it is spent, refused beyond."""
+"""Limit on covariances between positions in one prediction, known before the work and enforced."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ r"""Covariances between different positions, one offset at a time.
 Whatever averages positions after the weights needs E[x_p y_{p+δ}] for δ ≠ 0. Convolutions do not mix offsets, so each
 is its own recursion over maps of one image's size: `crosses` finds the offsets that every earlier layer must supply,
 reports the cost before it is spent, and runs the recursion offset by offset. Attention needs all offsets at once:
-`gram` runs the same recursion with whole matrices (`EVERY`) and remembers the last ones.
+`gram` runs the same recursion with whole matrices (`EVERY`) and stores the last ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KnownCrosses = dict[tuple[int, Offset], Cross]
 
 
 def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: CovarianceBudget) -> Iterator[Cross]:
-    """The covariances of ``state`` at each of ``offsets``, computed one after the other."""
+    """Yield the covariances of ``state`` at each of ``offsets``, computed one after the other."""
     shared = _affordable([(state, offset) for offset in offsets], budget)
     known: KnownCrosses = {}
     for offset in offsets:
@@ -65,9 +65,9 @@ def covariances(wanted: Iterable[Wanted], budget: CovarianceBudget) -> Lookup:
 
 
 def _affordable(wanted: list[Wanted], budget: CovarianceBudget) -> bool:
-    """Whether offsets can share what they need of earlier layers, or memory asks to compute each alone.
+    """Return whether offsets can share covariances of earlier layers, or must be computed one by one to save memory.
 
-    Refuses what takes too long.
+    Too long computations are refused.
     """
     needed = closure(wanted)
     entries = sum(_cost(state, offset) for state, offset in needed)
@@ -89,7 +89,10 @@ def _lookup(known: KnownCrosses) -> Lookup:
 
 
 def _evaluate(wanted: list[Wanted], known: KnownCrosses) -> None:
-    """The recursion over the layers; ``known`` holds what is there already, and then all that is wanted."""
+    """Run the recursion over the layers.
+
+    ``known`` holds covariances that exist already, and at the end all requested ones.
+    """
     for state, offset in sorted(closure(wanted), key=lambda item: item[0].order):
         assert state.origin is not None
         if (state.order, offset) not in known:
@@ -97,9 +100,10 @@ def _evaluate(wanted: list[Wanted], known: KnownCrosses) -> None:
 
 
 def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool = False) -> list[Wanted]:
-    """Everything that has to be computed for ``wanted``, each once, offsets in their canonical direction.
+    """Return all covariances that are needed for ``wanted``, each once, offsets in their canonical direction.
 
-    Not ``deep``: without the layers before. Offset 0, whose covariances every state has, only if ``also_aligned``.
+    Not ``deep``: without the layers before. Offset 0, whose covariances every state has, is included only if
+    ``also_aligned``.
     """
     wanted_by_key: dict[tuple[int, Offset], tuple[MomentMaps, Offset]] = {}
     stack = list(wanted)
@@ -158,7 +162,7 @@ _REMEMBERED = 12
 def gram(state: MomentMaps, known: Grams) -> Tensor:
     """E of the products of a unit at every two positions of x and y: ``[pairs, blocks, 2P, 2P]``, in float64.
 
-    ``known`` holds what was found last: steps in a row read each other's.
+    ``known`` holds the latest results, because consecutive steps read each other's.
     """
     needed: dict[int, MomentMaps] = {}
     source, x, y = unscaled(state)
@@ -191,7 +195,7 @@ def gram(state: MomentMaps, known: Grams) -> Tensor:
 
 
 def unscaled(state: MomentMaps) -> tuple[MomentMaps, Factor, Factor]:
-    """The earliest state whose units these are but for a number for each position of x and of y, and the numbers."""
+    """Return the earliest state whose units are these up to a number per position of x and of y, and the numbers."""
     x: Factor = 1.0
     y: Factor = 1.0
     while state.origin is not None and (scaling := state.origin.scaling()) is not None:

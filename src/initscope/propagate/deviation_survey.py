@@ -24,7 +24,7 @@ _BY_CHANNEL = ("activation", "scaling", "merge", "gate", "pooling")
 
 @dataclass(frozen=True)
 class Step:
-    """What deviates at one op: nothing, averages over its channels (``axis``), or a number by which it divides."""
+    """Deviations at one op: none, averages over its channels (``axis``), or a number by which it divides."""
 
     kind: str
     reason: str = ""
@@ -49,7 +49,7 @@ EXACT = Step("exact")
 
 
 class DeviationSurvey(Walk):
-    """The plain walk, which finds out for every op whether its deviations are known."""
+    """The plain walk, which determines for every op whether its deviations are known."""
 
     def __init__(self, simulation: Simulation, inputs: list[Any], context: Context) -> None:
         super().__init__(simulation.networks.traced, inputs, context, simulation)
@@ -100,12 +100,12 @@ class DeviationSurvey(Walk):
         return _unknown(f"{node.name} ({node.kind}) has no rule for it")
 
     def _same_shape(self, node: Node, value: MomentMaps) -> bool:
-        """Whether its only input has the shape of its output: a rule without a role acts unit by unit then."""
+        """Return whether its only input has the shape of its output: a rule without a role then acts elementwise."""
         source = self._values.get(node.inputs[0]) if len(node.inputs) == 1 else None
         return isinstance(source, MomentMaps) and source.shape == value.shape
 
     def _mean(self, node: Node, before: list[Node]) -> Step:
-        """A mean over channels, or a function of one."""
+        """Return the deviations of a mean over channels, or of a function of one."""
         step, source = self.steps[before[0]], self._values.get(before[0])
         if not isinstance(source, Value) or not source.random:
             return Step("known")

@@ -1,4 +1,4 @@
-"""Which rule covers an op: by the op and by the kind of its inputs; else it is sampled, else there is a reason.
+"""Choice of the rule for an op: by the op and by the kind of its inputs; else sampling, else a reason.
 
 `Dispatcher.value_of` is the only code that decides. The ways in which an op can be covered are tried in this order,
 by the most special kind of value among its inputs:
@@ -47,7 +47,7 @@ _RANDOM = operator.attrgetter("random")
 
 
 class OpOnPairs:
-    """One op of a model on a batch of pairs: what it calls, and where its samples lie."""
+    """One op of a model on a batch of pairs: the called function, and its sample axis."""
 
     def __init__(self, node: Node, simulation: Simulation) -> None:
         self.node, self.target, self.module, self.name = node, node.target, node.module, node.function
@@ -55,15 +55,15 @@ class OpOnPairs:
 
     @property
     def reads_shape(self) -> bool:
-        """Whether it reads the shape or type of its input, no values."""
+        """Whether it reads only the shape or type of its input."""
         return self.target is getattr or self.name in SIZES or self.node.traits.constant
 
     def sample_axis(self) -> SampleAxis | None:
-        """Where the samples of its output lie, if that is known."""
+        """Sample axis of its output, if known."""
         return self._simulation.networks.axes.of(self.node)
 
     def run(self, args: Any, kwargs: Any) -> Any:
-        """The op itself, on constants and known values."""
+        """Run the op itself, on constants and known values."""
         function = function_of(self.node) if self.module is None else self.module
         attends = self.node.traits.attention == "weights"
         return run_on_values(function, args, kwargs, self._simulation.x.samples, self.sample_axis, attends=attends)
@@ -76,14 +76,14 @@ class Dispatcher:
         self._simulation, self._weights, self._values = simulation, weights, values
 
     def value_of(self, node: Node, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
-        """The value of an op: by a rule for it and for the kind of its inputs, else sampled, else the reason.
+        """Return the value of an op by a rule for it and for the kind of its inputs, by sampling, or with a reason.
 
         Parameters
         ----------
         node : Node
             The op.
         args, kwargs : tuple and dict
-            Its arguments in one replicate, with values among them.
+            Arguments in one replicate, with values among them.
         inputs : list of Value
             These values.
         context : Context
@@ -160,7 +160,7 @@ class Dispatcher:
         return axis is not None and not axis.first
 
     def _by_rule(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
-        """By the rule for maps; the op itself, where all inputs are known."""
+        """Apply the rule for maps; if all inputs are known, run the op itself."""
         if op.module is not None:
             return self._of_module(op.module, args, kwargs, inputs, context)
         if op.target is overwritten:
@@ -199,7 +199,7 @@ class Dispatcher:
         return rule(module, args[0], context)
 
     def _on_units(self, op: OpOnPairs, args: Any, kwargs: Any, context: Context) -> Any:
-        """Tokens by the numbers of their units; what no rule covers, on values that are drawn."""
+        """Move tokens by the numbers of their units; run uncovered ops on drawn values."""
         if op.module is not None:
             return self._module_on_units(op, op.module, args, kwargs, context)
         if not values_in(kwargs) and is_elementwise(op.name):
@@ -235,14 +235,14 @@ def _knows_samples(value: Any) -> bool:
 
 
 def _check_independent(values: list[Any]) -> None:
-    """Refuse random values that share their randomness: they cannot be drawn one by one."""
+    """Refuse random values that share their randomness, because they cannot be drawn separately."""
     maps = {maps.order: maps for value in values for maps in value.moment_maps()}
     if not all(independent(a, b) for a, b in combinations(maps.values(), 2)):
         raise NotCovered("its branches share their randomness")
 
 
 def _size_of(like: torch.Tensor, op: OpOnPairs, args: Any, kwargs: Any) -> Any:
-    """What a method reads of a tensor's shape and type."""
+    """Return what a method reads of a tensor's shape and type."""
     size = own_call(getattr(like, op.name, None) or getattr(like, f"__{op.name}__"), *args, **kwargs)
     if isinstance(size, torch.Tensor):
         raise NotCovered(f"{op.node.kind} has no rule")
@@ -250,6 +250,6 @@ def _size_of(like: torch.Tensor, op: OpOnPairs, args: Any, kwargs: Any) -> Any:
 
 
 def _zeros_like(value: Value) -> torch.Tensor:
-    """Zeros of the value's shape, in the memory of one."""
+    """Return zeros of the value's shape that use the memory of one."""
     like = value.placeholder()
     return torch.zeros((1,), dtype=like.dtype, device=value.attribute("device")).expand(like.shape)

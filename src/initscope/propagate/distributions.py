@@ -1,7 +1,7 @@
-"""What is known of one random unit beyond its second moments: means follow from it, and samples are drawn from it.
+"""Distribution of one random unit beyond second moments: means follow from it, and samples are drawn from it.
 
-`GaussianUnits` where many random weights are summed; the others say how a unit comes from those of the value before,
-and pass the question on. Input values are in `initscope.propagate.values.inputs`, samples that are kept in `draws`.
+`GaussianUnits` are sums of many random weights; the other classes derive a unit from those of the value before, and
+pass the question on. Input values are in `initscope.propagate.values.inputs`, stored samples in `draws`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class GaussianUnits(Distribution):
         return ((state, sites),)
 
     def expression(self, state: MomentMaps) -> Expression | None:
-        """The units themselves, or those that they are a multiple of."""
+        """Return the units themselves, or those that they are a multiple of."""
         factor = None if state.origin is None else state.origin.constant_factor()
         inner = None if factor is None else factor[0].expression()
         if factor is None or inner is None:
@@ -105,14 +105,14 @@ class GaussianUnits(Distribution):
 
 
 class ZeroMeanUnits(Distribution):
-    """Of zero mean, and otherwise unknown: sums over few random channels."""
+    """Units of zero mean with an otherwise unknown distribution: sums over few random channels."""
 
     zero_mean = stable = True
 
 
 @dataclass(frozen=True, eq=False)
 class UnitsOfOne(Distribution):
-    """Units made of those of one value before."""
+    """Units that are a function of those of one earlier value."""
 
     before: MomentMaps
 
@@ -222,7 +222,7 @@ class ActivatedUnits(UnitsOfOne):
         return (self.before,)
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """By the slopes of drawn channels."""
+        """Pass gradients back by the slopes of drawn channels."""
         return [(self.before, activation_gradients(self.sigma, self.before, gradients, channels))]
 
 
@@ -230,8 +230,8 @@ class ActivatedUnits(UnitsOfOne):
 class MovedUnits(UnitsOfOne):
     """Units of another value at other positions.
 
-    ``index`` holds flattened positions (of blocks and positions together if ``flat``), -1 for a constant 0;
-    ``blocks`` the chosen blocks, None for all; ``whole`` says whether a unit is one unit of the other value everywhere.
+    ``index`` holds flattened positions (of blocks and positions together if ``flat``), -1 for a constant 0; ``blocks``
+    the chosen blocks, None for all; ``whole`` says whether a unit is one unit of the other value at all positions.
     """
 
     index: Tensor
@@ -265,7 +265,7 @@ class MovedUnits(UnitsOfOne):
 
     @property
     def _in_place(self) -> bool:
-        """Whether positions stay where they are, and only the axis of the channels moves."""
+        """Whether positions do not change, and only the axis of the channels moves."""
         same = self.whole and not self.flat and tuple(self.index.shape) == self.before.positions
         return same and bool((self.index.flatten() == torch.arange(self.index.numel())).all())
 
@@ -288,7 +288,7 @@ class MovedUnits(UnitsOfOne):
 
 @dataclass(frozen=True, eq=False)
 class _OfSeveral(Distribution):
-    """Units made of those of several values."""
+    """Units that are a function of those of several values."""
 
     parts: tuple[MomentMaps, ...]
 
@@ -323,7 +323,7 @@ def _added(pairs: list[Pair]) -> Pair:
 
 
 class StackedUnits(_OfSeveral):
-    """Channels of several values, one after the other."""
+    """Concatenated channels of several values."""
 
     @property
     def stacked_parts(self) -> tuple[MomentMaps, ...]:  # type: ignore[override]
@@ -347,7 +347,7 @@ class StackedUnits(_OfSeveral):
 
 @dataclass(frozen=True, eq=False)
 class JoinedUnits(Distribution):
-    """Positions of several values one after the other."""
+    """Concatenated positions of several values."""
 
     parts: tuple[MomentMaps, ...]
 
@@ -363,7 +363,7 @@ class JoinedUnits(Distribution):
 
 
 def take(values: Tensor, index: Tensor, leading: int = 2) -> Tensor:
-    """``values`` at the flattened positions ``index``, which may be of any shape; 0 where it is -1."""
+    """Return ``values`` at the flattened positions ``index``, which may have any shape; 0 at -1."""
     flat = values.flatten(leading) if values.dim() > leading else values[..., None]
     taken = flat[..., index.clamp_min(0)]
     return torch.where(index < 0, torch.zeros((), dtype=taken.dtype, device=taken.device), taken)

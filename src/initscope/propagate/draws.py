@@ -1,7 +1,7 @@
-"""Samples of single units, for activations of what is not Gaussian and for the largest of a window.
+"""Samples of single units, for activations of non-Gaussian units and for the maximum of a window.
 
-Only second moments go on, so one unit at each position is enough. Units that are read together are drawn jointly, from
-the covariances between their positions (`gaussian_draws`).
+Only second moments are passed on, so one unit at each position is enough. Units that are read together are drawn
+jointly, from the covariances between their positions (`gaussian_draws`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _AT_ONCE = 1 << 20  # numbers of one piece: it stays near the caches
 def sampled(
     state: MomentMaps, units: Distribution, context: Context, positions: tuple[int, ...] | None = None
 ) -> MomentMaps:
-    """The state after units of another distribution, sampled at every position; ``state`` is the one before.
+    """Return the state after units of another distribution, sampled at every position; ``state`` is the earlier one.
 
-    The samples are kept for the next such step. Covariances between positions are then not known.
+    The samples are stored for the next such step. Covariances between positions are then unknown.
     """
     sites = Sites.aligned(state.positions if positions is None else positions)
     fields = list(units.fields(state, sites))
@@ -61,7 +61,7 @@ def _between(fields: list[Field]) -> Iterable[Wanted]:
 
 
 def _count(fields: list[Field], share: float, like: MomentMaps, replicates: int) -> int:
-    """Samples that the budget allows: by the widest of the fields, so that steps in a row draw equally many."""
+    """Return the number of samples that the budget allows for the widest field, so that consecutive steps agree."""
     widest = max((2 * len(sites.shifts) * math.prod(sites.size) for _, sites in fields), default=0)
     numbers = (widest or 2 * math.prod(like.positions)) * math.prod(like.kxx.shape[:2])
     return min(_MOST, max(_LEAST, int(_NORMALS * share) // max(1, numbers))) // replicates
@@ -80,7 +80,7 @@ class Empirical(Distribution):
         return self.x.mean(dim=0), self.y.mean(dim=0)
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """The samples, from the first again when more are asked for; at several sites together new ones."""
+        """Return the samples, repeated from the first if more are needed; for several sites together, new ones."""
         if len(sites.shifts) > 1:
             return self.otherwise.draw(state, sites, draws)
         chosen = torch.arange(draws.count, device=self.x.device) % len(self.x)
@@ -142,7 +142,10 @@ def _covariance(state: MomentMaps, sites: Sites, draws: Draws) -> Tensor:
 
 
 def factor_of(covariance: Tensor) -> Tensor:
-    """L with L Lᵀ = covariance; what sampling or rounding made negative is left out, and variances stay as they are."""
+    """Return L with L Lᵀ = covariance.
+
+    Negative parts due to sampling or rounding are dropped, and variances are preserved.
+    """
     size = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
     inverse = torch.where(size > 0, 1 / size, 0)
     correlation = covariance * inverse[..., :, None] * inverse[..., None, :]

@@ -1,4 +1,4 @@
-r"""Duals of activations without a closed form: by their Hermite series, where it is short, else from integrals.
+r"""Duals of activations without a closed form: by their Hermite series if it is short, otherwise by integrals.
 
 A function of a Gaussian is a series in normalized Hermite polynomials, σ(√k z) = Σ aₙ(k) hₙ(z), so that
 :math:`E\,σ(X)σ(Y) = \sum_n a_n(k_{xx})\,a_n(k_{yy})\,\rho^n` [Daniely2016]_: integrals in one dimension, and powers of
@@ -29,7 +29,7 @@ _AGREES = 1e-10  # between nodes, against the largest coefficient
 
 
 def transformed(sigma: Activation, kxx: Tensor, kyy: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``sigma.transform`` of maps, by the series where that is exact to a relative 1e-9."""
+    """Return ``sigma.transform`` of maps, by the series if that is exact to a relative 1e-9."""
     smooth = sigma.integrated and kxx.shape == kyy.shape == d.shape
     series = coefficients(sigma, torch.stack([kxx, kyy])) if smooth else None
     if series is None:
@@ -51,7 +51,7 @@ def means(sigma: Activation, kxx: Tensor, kyy: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def slopes(sigma: Activation, kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
-    """E σ'(X)σ'(Y) = Σ n aₙaₙ ρⁿ⁻¹/√(kxx kyy), the derivative of the dual's series, where that has ended."""
+    """Return E σ'(X)σ'(Y) = Σ n aₙaₙ ρⁿ⁻¹/√(kxx kyy), the derivative of the dual's series, if it has converged."""
     limit = (kxx * kyy).sqrt()
     kxy = kxy.clamp(-limit, limit)  # rounding must not carry a cosine beyond 1
     series = coefficients(sigma, torch.stack([kxx, kyy])) if kxx.shape == kyy.shape == kxy.shape else None
@@ -64,7 +64,7 @@ def slopes(sigma: Activation, kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
 
 
 def _squared_distance(a: Tensor, b: Tensor, kxx: Tensor, kyy: Tensor, d: Tensor) -> Tensor:
-    """Σ (aₙ - bₙ)² + 2 aₙbₙ (1 - ρⁿ), with 1 - ρⁿ as the sum of powers times 1 - ρ: nothing cancels near ρ = 1."""
+    """Return Σ (aₙ - bₙ)² + 2 aₙbₙ (1 - ρⁿ), with 1 - ρⁿ as a sum of powers times 1 - ρ: nothing cancels near ρ = 1."""
     gap = 2 * half_gap(torch, kxx.double(), kyy.double(), d.double())[1].clamp(0, 1)[..., None]
     powers = (1 - gap) ** torch.arange(a.shape[-1] - 1, dtype=torch.float64, device=a.device)
     below = gap * powers.cumsum(dim=-1)
@@ -73,7 +73,7 @@ def _squared_distance(a: Tensor, b: Tensor, kxx: Tensor, kyy: Tensor, d: Tensor)
 
 
 def dual_matrix(sigma: Activation, variances: Tensor, covariance: Tensor) -> Tensor | None:
-    """E σ(X)σ(Y) of whole Gram matrices ``[..., n, n]`` with their diagonals; None where the series is too long."""
+    """Return E σ(X)σ(Y) of whole Gram matrices ``[..., n, n]`` with their diagonals; None if the series is too long."""
     series = coefficients(sigma, variances)
     if series is None:
         return None
@@ -95,7 +95,7 @@ def dual_matrix(sigma: Activation, variances: Tensor, covariance: Tensor) -> Ten
 
 
 def coefficients(sigma: Activation, variance: Tensor) -> Tensor | None:
-    """aₙ of every variance on a last axis, in float64; None where σ has kinks or the series does not end in time."""
+    """Return aₙ of every variance on a last axis, in float64; None if σ has kinks or the series is too long."""
     small = 0 < variance.numel() < 2 * LARGE
     if not sigma.integrated or sigma.kinks or not small or variance.requires_grad or variance.device.type != "cpu":
         return None
@@ -117,7 +117,7 @@ def _ends(series: Tensor) -> bool:
 
 
 def _integrated(sigma: Activation, variance: Tensor) -> Tensor:
-    """``[variances, orders]``, by the trapezoidal rule, whose error falls exponentially."""
+    """Return coefficients ``[variances, orders]`` by the trapezoidal rule, whose error decreases exponentially."""
     points, weights = _rule()
     values: Tensor = sigma(variance.sqrt()[:, None] * points)
     return values @ weights
@@ -138,7 +138,7 @@ def _interpolated(sigma: Activation, variance: Tensor, least: float, most: float
 
 
 def _between(nodes: Tensor, points: Tensor) -> Tensor:
-    """``[places, nodes]``: the polynomials that are 1 at one Chebyshev node and 0 at the others."""
+    """Return ``[points, nodes]``: the polynomials that are 1 at one Chebyshev node and 0 at the others."""
     orders = torch.arange(len(nodes), dtype=torch.float64)
     at_nodes, at_points = (torch.cos(orders * angles.clamp(-1, 1).arccos()[:, None]) for angles in (nodes, points))
     share = torch.full((len(nodes),), 2.0 / len(nodes), dtype=torch.float64)

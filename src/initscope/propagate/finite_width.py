@@ -1,15 +1,15 @@
-r"""The spread and shift of every row of one network of finite width, to first order in 1/width.
+r"""The spread and shift of every row for one network of finite width, to first order in 1/width.
 
-Given the layers before, the channels of a layer are independent. A layer of weights reads an average over them, which
-deviates from its expectation by the average of their deviations. Here deviations of all layers at once, of channels
-that were drawn, go through the recursion. The difference of two walks with opposite deviations is the influence of
-single channels on every later row, and their sum the curvature.
+Given the layers before, the channels of a layer are independent. A layer of weights averages over channels, and this
+average deviates from its expectation by the average of the channels' deviations. Deviations of all layers at once, from
+drawn channels, are propagated through the recursion. The difference of two walks with opposite deviations is the
+influence of single channels on every later row, and their sum the curvature.
 
 .. math:: \mathrm{Var}[\cos_R] = \sum_l \frac1{C_l}\,\mathrm{Var}_c\,\langle\nabla f_{l\to R},\kappa_c\rangle, \qquad
           E[\cos_R] - \cos^\infty_R = \sum_l \frac1{2C_l}\,E_c\,D^2 f_{l\to R}[\kappa_c-K^l,\kappa_c-K^l]
 
-with :math:`f_{l\to R}` the recursion from the second moments :math:`K^l` that layer l averages to the cosine of row R,
-and :math:`\kappa_c` the products of channel c. Channels that a skip connection carries on keep their deviations.
+Here :math:`f_{l\to R}` is the recursion from the second moments :math:`K^l` that layer l averages to the cosine of row
+R, and :math:`\kappa_c` are the products of channel c. Channels that a skip connection passes on keep their deviations.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MOST_NETWORKS = 192
 
 @dataclass(frozen=True)
 class FiniteWidth:
-    """By how much one draw deviates, ``[rows, pairs]``; NaN where it is not covered, with the reason of each row."""
+    """Deviations of one draw, ``[rows, pairs]``; NaN if not covered, with the reason of each row."""
 
     cosine_sd: Floats
     rms_sd: Floats
@@ -72,7 +72,7 @@ class FiniteWidth:
 
 
 class _PerturbedWalk(Walk):
-    """The walk of copies of the pairs. In each copy the averages that layers read deviate in another direction."""
+    """The walk of copies of the pairs. In each copy, the averages that layers read deviate in another direction."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _PerturbedWalk(Walk):
         return value
 
     def _factor(self, side: Tensor, step: Step, channels: ChannelDeviations) -> Tensor:
-        """What a norm multiplies by, against the limit: its mean square over channels deviates."""
+        """Return the factor of a norm relative to the limit: its mean square over channels deviates."""
         squares = side.square()
         if step.over:
             squares = squares.mean(dim=step.over, keepdim=True)
@@ -125,7 +125,7 @@ class _PerturbedWalk(Walk):
             self._values.update(known)
 
     def forget(self) -> None:
-        """Drop what no later op reads."""
+        """Drop values that no later op reads."""
         self.perturbed = {node: value for node, value in self.perturbed.items() if node in self._values}
 
 
@@ -147,14 +147,14 @@ def finite_width(networks: Networks, x: Inputs, y: Inputs, seed: int) -> FiniteW
 
 
 def _surveyed(simulation: Simulation, seed: int, share: float) -> tuple[dict[Node, Step], dict[Node, Totals | None]]:
-    """What deviates at every op, and the sums of every row in the limit."""
+    """Return the deviations at every op, and the sums of every row in the limit."""
     survey = DeviationSurvey(simulation, _inputs(simulation), _context(simulation, seed, share / (2 * DIRECTIONS)))
     plain = {node: _totals(value) for node, value in survey.states()}
     return survey.steps, plain
 
 
 def _sizes(known_steps: dict[Node, Step]) -> tuple[int, int]:
-    """How many pairs go together, and how many networks are drawn."""
+    """Return the number of pairs per batch, and the number of networks to draw."""
     recorded = [step for step in known_steps.values() if step.recorded]
     values = 2 * sum(math.prod(step.shape) for step in recorded)
     narrowest = min([sum(step.sizes) for step in recorded], default=_CHANNELS)
@@ -197,12 +197,12 @@ def _inputs(simulation: Simulation) -> list[Any]:
 
 
 def _copied(side: Inputs, copies: int) -> Inputs:
-    """All samples one after the other, then all of them again."""
+    """Yield all samples one after the other, repeatedly."""
     return side.map_samples(lambda tensor: tensor.repeat(copies, *[1] * (tensor.dim() - 1)))
 
 
 def _context(simulation: Simulation, seed: int, share: float) -> Context:
-    """With random numbers of its own; ``share`` of what all copies of all pairs may cost."""
+    """Walk with its own random numbers; ``share`` is its part of the total budget of all copies of all pairs."""
     budget = CovarianceBudget(_COST * share)
     return replace(
         simulation.networks.context,
@@ -221,7 +221,7 @@ def _totals(value: Any) -> Totals | None:
 
 
 def _differences(plain: Totals, perturbed: Totals) -> Floats:
-    """Of the cosine the first and the second difference, of one draw, and the first of the logarithm of the RMS."""
+    """Return the first and second difference of the cosine in one draw, and the first of the logarithm of the RMS."""
     differences = []
     for base, copies in ((1 - plain.gap, 1 - perturbed.gap), (plain.xx.log() / 2, perturbed.xx.log() / 2)):
         up, down = (side.reshape(-1, len(base)) for side in copies.chunk(2))

@@ -1,7 +1,7 @@
-r"""What one head of attention does to the tokens' Gram matrix, given its weights A: :math:`C \to A\,C\,A^T`.
+r"""Effect of one head of attention with weights A on the tokens' Gram matrix: :math:`C \to A\,C\,A^T`.
 
-Values are linear in weights of their own, so that given A the expectation over them is exact; A itself is made of
-queries and keys that were drawn from the Gram matrix, and the mean over heads estimates the expectation over A.
+Values are linear in independent weights, so given A the expectation over them is exact. A depends on queries and keys
+that are drawn from the Gram matrix, and the mean over heads estimates the expectation over A.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The mean over heads of A C Aᵀ, with A of x and of y on the diagonal.
 
     ``gram [pairs, 2S, 2S]`` is that of the values, ``x`` and ``y`` ``[pairs, heads, T, S]`` are the weights; returns
-    ``[pairs, 2T, 2T]`` in float64. Rows of weights sum to 1, so that a constant passes as it is: it is taken off first,
-    and single precision is enough for what is left, also where tokens are nearly equal.
+    ``[pairs, 2T, 2T]`` in float64. Rows of weights sum to 1, so a constant does not change: it is subtracted first.
+    Single precision is then enough for the rest, also if tokens are nearly equal.
     """
     pairs, heads, queries, keys = x.shape
     constant = gram.mean(dim=(1, 2), keepdim=True)
@@ -80,18 +80,18 @@ def gradients_through_heads(
     width: int,
     normal: Callable[[Tensor, int], Tensor],
 ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    r"""What gradients after attention are at its values, and at the queries and keys that were drawn.
+    r"""Return gradients at the values, and at the drawn queries and keys, from those after attention.
 
-    Values get the mean over heads of :math:`A^T\Delta A`. For queries and keys gradients :math:`\delta` of the outputs
-    and values v are drawn for every head, and :math:`\sum\delta^TAv` is differentiated by what was ``drawn``, through
-    whatever was done to it: the derivative of the softmax with all that the model puts around it.
+    Values get the mean over heads of :math:`A^T\Delta A`. For queries and keys, gradients :math:`\delta` of the outputs
+    and values v are drawn for every head, and :math:`\sum\delta^TAv` is differentiated with respect to ``drawn``. This
+    includes the softmax with all that the model does around it.
 
     Parameters
     ----------
     weights : sequence of Tensor ``[samples, heads, queries, keys]``
-        Of each draw of all heads; they know how they came from ``drawn``.
+        Weights of each draw of all heads, connected with ``drawn`` in the autograd graph.
     drawn : sequence of Tensor
-        Queries and keys, of which gradients are taken.
+        Queries and keys, whose gradients are computed.
     gradients, values : Tensor ``[samples, queries, queries]`` and ``[samples, keys, keys]``
         Gram matrices: of gradients over all channels of all heads, of values for one channel.
     width : int
@@ -127,7 +127,7 @@ def gradients_through_heads(
 
 
 def entropy_of(*weights: Any) -> float:
-    r"""Mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries that have n > 1 keys; NaN where none has."""
+    r"""Return the mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries with n > 1 keys; NaN if there are none."""
     shares = []
     for attention in weights:
         attention = attention.detach()

@@ -22,7 +22,7 @@ Make = Callable[[Tensor, Tensor], InputValues]
 
 
 def function_of(node: Any) -> Callable[..., Any]:
-    """What a node calls; what writes into its first argument writes into a copy of it, and returns that."""
+    """Return the function that a node calls; a function that writes into its first argument gets a copy of it."""
     target = node.target
     if target is operator.setitem:
         return _set_in_copy
@@ -63,18 +63,19 @@ def run_on_values(
     *,
     attends: bool = False,
 ) -> Any:
-    """The result of a call on constants and known values: once for x and once for y, or once where there are none.
+    """Return the result of a call on constants and known values; once for x and once for y if there are known values.
 
     Parameters
     ----------
     function : callable
         What is called.
     args, kwargs : tuple and dict
-        Its arguments, with known values among them.
+        Arguments, with known values among them.
     pairs : int
         Samples of each side.
     sample_axis : callable
-        Where the samples of the result lie, asked only of sampled values whose first axis is not that of the samples.
+        Function that returns the sample axis of the result; called only for sampled values whose first axis is not the
+        sample axis.
     attends : bool
         Whether the result is weights of an attention.
 
@@ -102,7 +103,7 @@ def run_on_values(
 
 
 def _joined(x: Any, y: Any, pairs: int, make: Make | None = None) -> Any:
-    """Both results as one value: a constant where they do not depend on the data."""
+    """Return both results as one value; a constant if they do not depend on the data."""
     if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
         return tuple(_joined(a, b, pairs, make) for a, b in zip(x, y, strict=True))
     if not isinstance(x, Tensor):
@@ -120,6 +121,6 @@ def _joined(x: Any, y: Any, pairs: int, make: Make | None = None) -> Any:
 
 
 def of_constants(value: Any, pairs: int) -> Any:
-    """What a module makes of constants; one for each sample is the same for x and y."""
+    """Return the output of a module for constants; an output with one entry per sample is the same for x and y."""
     per_sample = isinstance(value, Tensor) and value.dim() > 1 and len(value) == pairs > 1
     return InputValues(value.detach(), value.detach()) if per_sample else value

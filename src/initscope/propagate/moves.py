@@ -1,4 +1,4 @@
-"""Units of maps at other positions: whatever moves units is run on their numbers, which say where each comes from."""
+"""Moves of units of maps: any code that moves units is run on their numbers, which shows where each comes from."""
 
 from __future__ import annotations
 
@@ -75,13 +75,16 @@ def _moved(state: MomentMaps, moved: Tensor, batch: int) -> MomentMaps:
 
 
 def _channel_axes(source: Tensor, position: Tensor, channels: int) -> list[int]:
-    """Axes along which the position does not change; those along which the channel does come first."""
+    """Return the order of axes with those first along which the channel changes."""
     fixed = [axis for axis in range(source.dim()) if bool((position == position.narrow(axis, 0, 1)).all())]
     return sorted(fixed, key=lambda axis: source.shape[axis] == 1 and channels > 1)
 
 
 def _flattened(state: MomentMaps, position: Tensor, block: Tensor) -> MomentMaps:
-    """Every (block, position) becomes a block of its own; their order is given up, which no Linear layer sees."""
+    """Turn every (block, position) into its own block.
+
+    Their order is dropped, because a Linear layer does not depend on it.
+    """
     count = math.prod(state.positions)
     keys, sizes = torch.unique(torch.where(position < 0, -1, block * count + position), return_counts=True)
     flat = tuple(torch.where(keys < 0, 0, m.flatten(1)[:, keys.clamp_min(0)]) for m in (state.kxx, state.kyy, state.d))
@@ -105,7 +108,7 @@ def _at(
     indices: list[Tensor],
     whole: bool,
 ) -> MomentMaps:
-    """``whole``: each channel is one channel of ``state`` at all positions, so that they are correlated as there."""
+    """``whole``: each channel is the same channel of ``state`` at all positions, so that they have its correlations."""
     every = blocks == tuple(range(len(state.sizes)))
     origin = _origin(state, where, indices, axis) if every and whole else None
     if origin is None and every and whole and state.origin is not None and where.dim() == 1:
@@ -118,7 +121,7 @@ def _at(
 
 
 def _origin(state: MomentMaps, where: Tensor, indices: list[Tensor], axis: int) -> Origin | None:
-    """How offsets move along, where every output axis reads along one input axis alone."""
+    """Return how offsets change, if every output axis reads along a single input axis."""
     if where.dim() == 0 and len(state.sizes) == 1:
         return FlattenedPositions(state, where.reshape(1))
     if where.dim() != len(state.positions) or not bool((where >= 0).any()):
@@ -128,7 +131,10 @@ def _origin(state: MomentMaps, where: Tensor, indices: list[Tensor], axis: int) 
 
 
 def _along(index: Tensor, axis: int) -> Tensor | None:
-    """What is read along an axis, if it is the same on all others; -1, which stands for a filled-in zero, fits all."""
+    """Return the index that is read along an axis, if it is the same on all others.
+
+    -1, which represents an inserted zero, matches all.
+    """
     lines = index.movedim(axis, 0).reshape(index.shape[axis], -1)
     line = lines.max(dim=1).values
     return line if bool(((lines == line[:, None]) | (lines < 0)).all()) else None

@@ -1,4 +1,4 @@
-"""Whole-network sampling for what no rule covers: the model itself, with new weights.
+"""Whole-network sampling for ops that no rule covers: the model itself, with new weights.
 
 One run of ``draws`` networks records the second moments of every step; prediction goes on from them in closed form.
 """
@@ -30,7 +30,7 @@ __all__ = ["Networks", "Sides", "Simulation", "tied_weights"]
 
 @dataclass
 class _Record:
-    """Sums over draws of the maps of one step, by the axis of its channels."""
+    """Sums over draws of the maps of one step, by its channel axis."""
 
     maps: dict[int, list[Tensor]] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ Sides = tuple[slice, slice]
 
 
 class Networks:
-    """One copy of the model, whose weights are drawn again and again; the same networks for every batch of pairs."""
+    """A copy of the model whose weights are drawn repeatedly; every batch of pairs uses the same networks."""
 
     def __init__(self, traced: Graph, inputs: Inputs, context: Context, draws: int, seed: int) -> None:
         self.traced, self.context, self.draws = traced, context, draws
@@ -79,7 +79,7 @@ class Networks:
 
     @cached_property
     def axes(self) -> SampleAxes:
-        """Where the samples of each step are, if one of the steps may move them from the first axis."""
+        """Return the sample axis of each step, if one of the steps may move it from the first axis."""
         traced = self.traced
         moves = any(_may_move_samples(node) for node in traced.nodes)
         return sample_axes(traced, self._inputs) if moves or traced.symbolic is None else SampleAxes()
@@ -98,7 +98,7 @@ class Networks:
         return self._weights[node]
 
     def records(self, both: Inputs, pairings: Sequence[Sides]) -> list[list[Records]]:
-        """The steps' second moments on ``both``, of each of the ``pairings`` of its samples.
+        """Return the steps' second moments on ``both``, for each of the ``pairings`` of its samples.
 
         One for each replicate, over its share of the networks.
         """
@@ -154,7 +154,7 @@ class Networks:
 
 
 class Simulation:
-    """Networks drawn at random, run on one batch of pairs when first asked for, unless their records are ``known``.
+    """Random networks that are run on one batch of pairs when first needed, unless their records are ``known``.
 
     ``extra`` pairs of samples of x are recorded too.
     """
@@ -179,7 +179,7 @@ class Simulation:
         return self._records[1] if len(self._records) > 1 else None
 
     def state(self, node: Node, axis: int | None, context: Context) -> MomentMaps:
-        """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
+        """Return sampled second moments after ``node``; ``axis`` is its channel axis, if known."""
         record = self._recorded()[context.replicate][node.name]
         if not record.maps:
             raise NotCovered("its output is not one value per unit")
@@ -204,7 +204,7 @@ class Simulation:
         )
 
     def _recorded(self) -> list[Records]:
-        """What the networks gave, or the reason why they gave nothing, found once."""
+        """Return the results of the networks, or the reason why there are none, computed once."""
         if self._failure:
             raise NotCovered(self._failure)
         if not self._records:
@@ -225,7 +225,7 @@ class Simulation:
 
 
 def constants_of(traced: Graph, node: Node) -> list[Any]:
-    """The parameters, and other tensors that are not made of the inputs, that a step itself reads."""
+    """Return the parameters, and other tensors that do not depend on the inputs, that a step itself reads."""
     if node.module is not None:
         return list(node.module.parameters())
     if node.op == "get_attr":
@@ -258,7 +258,7 @@ def _may_move_samples(node: Node) -> bool:
 
 
 class _MomentObserver(Observer):
-    """Second moments of every step of one network, for the replicates that it belongs to."""
+    """Record the second moments of every step of one network, for its replicates."""
 
     def __init__(self, drawn: Graph, groups: list[Records], sides: Sides, *, means: bool, tokens: bool) -> None:
         self._drawn, self._groups, self._sides, self._means = drawn, groups, sides, means

@@ -1,7 +1,7 @@
-"""Numbers of all units of a state: code that moves units runs on them, which shows where every unit went.
+"""Numbers of all units of a state: code that moves units is run on them, which shows the move of every unit.
 
 Cutting channels into heads, turning axes and back again only changes how the same memory is looked at. Layers and
-replicates do the same again and again, so that what was found of a view is remembered by its sizes and strides.
+replicates repeat the same moves, so results for a view are cached by its sizes and strides.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def numbers(shape: Shape) -> Tensor:
 
 
 def view_of(source: Tensor, shape: Shape) -> View | None:
-    """How ``source`` looks at the numbers of that shape; None where it is a copy."""
+    """Return how ``source`` views the numbers of that shape; None if it is a copy."""
     if source.untyped_storage().data_ptr() != numbers(shape).untyped_storage().data_ptr():
         return None
     return tuple(source.shape), source.stride(), int(source.storage_offset())
@@ -60,7 +60,7 @@ def same_units(source: Tensor, other: Tensor, shape: Shape) -> bool:
 
 
 def _remembered(find: Callable[[Tensor, Shape], _Result]) -> Callable[[Tensor, Shape], _Result]:
-    """What is found of a view, once."""
+    """Results for a view, computed once."""
 
     @lru_cache(maxsize=64)
     def of_view(view: View, shape: Shape) -> _Result:
@@ -75,7 +75,7 @@ def _remembered(find: Callable[[Tensor, Shape], _Result]) -> Callable[[Tensor, S
 
 @_remembered
 def lines(source: Tensor, shape: Shape) -> Lines:
-    """Where the vectors along the last axis stand."""
+    """Position of the vectors along the last axis."""
     _, tokens, channels = shape
     sample = source[..., 0, 0] // (tokens * channels)
     token = source.reshape(-1, *source.shape[-2:])[0, :, 0] // channels % tokens

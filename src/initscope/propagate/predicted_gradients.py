@@ -4,7 +4,7 @@ r"""Predicted gradients of the weights of every layer: a walk over a few samples
           E\,\|\partial\ell/\partial W\|_F^2 = \sum_{tap}\sum_{p,p'}\Delta_{pp'}\,\langle u_p, u_{p'}\rangle
 
 with the loss :math:`\ell = \langle a, v\rangle` of a Gaussian v, as gradients are measured. A row has a value only if
-every way from it to the output has a rule; else the reason is known.
+every path from it to the output has a rule; otherwise the reason is known.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ENTRIES, _FEWEST, _MOST = 1 << 18, 2, 64  # of the Gram matrices of all samples
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of every row: the root mean square of the ratio over samples, its error over what was drawn, or a reason."""
+    """Gradient ratios of every row: the root mean square over samples, its sampling error, or a reason."""
 
     ratio: Floats
     error: Floats
@@ -58,7 +58,7 @@ class Gradients:
 
 
 class _Recalling(Walk):
-    """A walk that keeps the values of all its nodes."""
+    """A walk that stores the values of all its nodes."""
 
     seen: dict[Node, Any]
 
@@ -99,7 +99,7 @@ def gradients_of(simulation: Simulation) -> Gradients:
 
 @contextmanager
 def _constant_parameters(model: nn.Module) -> Iterator[None]:
-    """Gradients are taken by drawn values alone."""
+    """Gradients are computed only with respect to drawn values."""
     moved = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for parameter in moved:
         parameter.requires_grad_(False)
@@ -111,7 +111,7 @@ def _constant_parameters(model: nn.Module) -> Iterator[None]:
 
 
 def _samples(x: Inputs) -> int:
-    """Samples whose Gram matrices are not too many entries: by the positions of the inputs."""
+    """Return the number of samples whose Gram matrices fit, from the positions of the inputs."""
     positions = 1
     for tensor, carries in zip(x.tensors(), x.batched, strict=True):
         sizes = list(tensor.shape[1:]) if carries else [1]
@@ -121,7 +121,7 @@ def _samples(x: Inputs) -> int:
 
 
 class _Backward:
-    """The recursion back through the states of one replicate."""
+    """Backward recursion through the states of one replicate."""
 
     def __init__(self, traced: Graph, values: dict[Node, Any], replicate: int, context: Context) -> None:
         self._traced = traced
@@ -136,7 +136,7 @@ class _Backward:
         self._reached: dict[int, frozenset[int]] = {}
 
     def ratios(self) -> tuple[Floats, tuple[str, ...]]:
-        """``[rows, samples]``, NaN where there is none, and why."""
+        """Return ``[rows, samples]``, NaN if there is none, and the reason."""
         output = next((node for node in self._traced.returned if node in self._values), None)
         start = self._start()
         result = np.full((len(self._traced.nodes), len(start)), np.nan)
@@ -176,7 +176,7 @@ class _Backward:
         self._values[node] = replace(value, origin=origin)
 
     def _start(self) -> Floats:
-        """Norms of the samples, as `reference_norms` has them."""
+        """Return norms of the samples, as `reference_norms` returns them."""
         steps = self._traced.nodes
         totals = [_totals(self._values.get(node)) for node in steps]
         pairs = next(len(sums.xx) for sums in totals if sums is not None)
@@ -189,7 +189,10 @@ class _Backward:
         return reference_norms(norms.numpy(), units, [node.op == "placeholder" for node in steps])[0]
 
     def _run(self, output: Any) -> None:
-        """Gradients at all states that they reach, from the last to the first; squares of those of weights are kept."""
+        """Compute gradients at all states that they reach, from the last to the first.
+
+        Squares of those of weights are stored.
+        """
         output = output[0] if type(output) is tuple and output else output
         if not is_value(output):
             raise NotCovered("it is not known as one value per unit")
@@ -226,7 +229,7 @@ class _Backward:
         return torch.stack(known).sum(dim=0) if layers and len(known) == len(layers) else None
 
     def _why_not(self, state: MomentMaps) -> str:
-        """Why gradients that reach a state are not all known: some failed on the way."""
+        """Return why the gradients at a state are not all known: some failed on the way."""
         for order, reason in self._failed.items():
             if state.order == order or any(later.order == order for later in self._after(state)):
                 return reason
@@ -240,7 +243,7 @@ class _Backward:
         return [state for value in self._values.values() for state in _maps_of(value)]
 
     def _reach(self, state: MomentMaps) -> frozenset[int]:
-        """Orders of all states that gradients reach from this one, itself included."""
+        """Return the orders of all states that gradients reach from this one, itself included."""
         waiting = [state]
         while waiting:
             last = waiting[-1]
@@ -255,14 +258,14 @@ class _Backward:
         return self._reached[state.order]
 
     def _sources(self, state: MomentMaps) -> Sequence[MomentMaps]:
-        """What gradients pass to; nothing where there is no rule."""
+        """Return the states to which gradients pass; none if there is no rule."""
         try:
             return self._channels.known(state).history().parents()
         except NotCovered:
             return ()
 
     def _blocked(self, output: Node) -> dict[Node, str]:
-        """Nodes on whose way to the output a step has no rule for gradients, and the reason."""
+        """Return the nodes on whose path to the output a step has no rule for gradients, and the reason."""
         leads: dict[Node, None] = {output: None}
         stack: list[Node] = [output]
         while stack:
@@ -286,7 +289,7 @@ class _Backward:
         return blocked
 
     def _stops(self, node: Node, parent: Node) -> str:
-        """Why gradients do not pass a step to one that it reads; empty where they do, or where there is nothing."""
+        """Return why gradients do not pass a step to one of its inputs; empty if they do, or if there are none."""
         value, before = self._values.get(node), _maps_of(self._values.get(parent))
         name, after = node.name if node.row else str(node.target), _maps_of(value)
         if is_sampled(self._values.get(parent)) and not is_sampled(value):
@@ -305,12 +308,12 @@ class _Backward:
 
 
 def _maps_of(value: Any) -> list[MomentMaps]:
-    """The maps that a value, or a tuple of them, consists of."""
+    """Return the maps that a value, or a tuple of them, consists of."""
     return [maps for replicate in values_in(value) for maps in replicate.moment_maps()]
 
 
 def _totals(value: Any) -> Totals | None:
-    """Sums over the units of a value that was not drawn; of several the first; None where there are none."""
+    """Return sums over the units of a value that was not drawn; of several the first; None if there are none."""
     value = value[0] if type(value) is tuple and value else value
     if not is_value(value) or value.sampled:
         return None
@@ -330,7 +333,7 @@ def _has_rule(state: MomentMaps) -> bool:
 
 
 def _meets(state: MomentMaps, reached: frozenset[int]) -> bool:
-    """Whether gradients come by a value, or by what it is a function of, unit by unit."""
+    """Return whether gradients pass a value, or the value of which it is an elementwise function."""
     if state.order in reached:
         return True
     before = None if state.origin is None else state.origin.elementwise_of

@@ -65,17 +65,17 @@ def predict(
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
-    The covariance of each pair is carried from layer to layer [Daniely2016]_, [Poole2016]_: an average over the taps of
-    the filters at weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as the
-    width grows.
-    Where there is no closed form, units or whole networks are sampled, and the row says so in its status and gives its
-    standard error. The weights of the model matter only through ``initializer=None``, and the model is left as it is.
+    The covariance of each pair is propagated from layer to layer [Daniely2016]_, [Poole2016]_: weights average it over
+    the taps of the filters, activations apply their dual. The result is exact in expectation for the first layer, and
+    for deeper ones in the limit of large width. If there is no closed form, units or whole networks are sampled; the
+    status of the row says so, and the row has a standard error. The weights of the model matter only through
+    ``initializer=None``, and the model is left as it is.
 
     Parameters
     ----------
     model : torch.nn.Module
         Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve. Or its
-        `initscope.graph.trace`, which then is not made again unless it was recorded from a run.
+        `initscope.graph.trace`, which is then used, unless it was recorded from a run.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
         The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Without ``y``, ``x``
         is data, an array, tensor or `initscope.data` set, and pairs are drawn from it.
@@ -83,34 +83,34 @@ def predict(
         Draws the weights, for example ``"he"``. None: zero-mean Gaussian with the variance that each layer's
         weights have now.
     pairs : int
-        Number of pairs to draw where ``x`` is data; those that are given are all used.
+        Number of pairs to draw if ``x`` is data; given pairs are all used.
     mode : {"train", "eval"}, optional
-        What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
-        model is. Dropout is off in both.
+        Mode of batch norm: statistics of the batch of all x and y together, or running statistics. None: as the model
+        is. Dropout is off in both.
     draws : int
         Networks to draw for steps without a rule.
     seed : int
         Of all sampling.
     batch_args : str, int or sequence of them, optional
-        Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
-        edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
+        Arguments that carry samples, by name or position; tensors of the other arguments are passed unchanged to every
+        call, such as the edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
     gradients : bool
-        Also predict the gradients of the weights, by the recursion back from the output, on the first samples of x. A
-        row whose gradient passes a step without a rule has none, and its note says why.
+        Also predict the gradients of the weights, by the backward recursion from the output, on the first samples of x.
+        A row whose gradient passes a step without a rule has no gradient, and its note gives the reason.
     finite_width : bool
-        Also predict what one network of the model's own widths does: how much its cosines and sizes vary from draw to
-        draw, and how far their mean is from the limit of wide layers, to first order in 1/width. It costs some 250
-        predictions. Where it is not known, the notes say why.
+        Also predict one network of the model's own widths, to first order in 1/width: how much its cosines and scales
+        vary between draws, and how far their mean is from the limit of wide layers. It costs some 250 predictions. If
+        this is not known, the notes give the reason.
 
     Returns
     -------
     Prediction
         ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
-        ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
-        ``cosine_sd`` is the standard deviation of one draw of a dense ReLU network of these widths, NaN elsewhere; with
-        ``finite_width`` of any network, with ``rms_sd``, ``cosine_shift`` and ``cosine_shift_se``. ``cosine_se``
-        is the standard error of what was sampled, also in the rows after it: 0 for formulas, NaN where a single
-        network cannot tell.
+        relative to those of all real-valued inputs; for a model of indices, to the first values that it computes from
+        them. ``cosine_sd`` is the standard deviation of one draw of a dense ReLU network of these widths, NaN for other
+        networks; with ``finite_width`` it is known for any network, together with ``rms_sd``, ``cosine_shift`` and
+        ``cosine_shift_se``. ``cosine_se`` is the standard error of sampled steps, also in later rows: 0 for formulas,
+        NaN if a single network was sampled.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
 
 
 def _with_finite_width(prediction: Prediction, networks: Networks, x: Inputs, y: Inputs, seed: int) -> Prediction:
-    """The same with the spread and shift of one draw, and with the reasons why rows have none."""
+    """Return the prediction with the spread and shift of one draw, and with the reasons why rows have none."""
     try:
         spread = finite_width_of(networks, x, y, seed)
     except NotCovered as reason:
@@ -211,10 +211,10 @@ def networks_of(
     size: int,
     graph: Graph | None = None,
 ) -> Networks:
-    """What all batches of pairs share: the traced model, the distribution of its weights, the random numbers.
+    """Data that all batches of pairs share: the traced model, the distribution of its weights, the random numbers.
 
-    ``size`` is the number of pairs of a batch; ``graph`` is a trace of the model, if there is one already. To be
-    called inside of `borrowed`: even to look at a parametrized weight may change it.
+    ``size`` is the number of pairs of a batch; ``graph`` is a trace of the model if one exists. Call this inside
+    `borrowed`, because even reading a parametrized weight may change it.
     """
     drawn_from = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
@@ -266,7 +266,7 @@ def _bound_pairs(
 
 
 def _tensors(values: Any) -> Any:
-    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them; other things as they are."""
+    """Return arrays as tensors, in the same tuples, dicts and lists; other objects are returned unchanged."""
     if isinstance(values, Inputs):
         return values.map(lambda tensor: tensor.detach())  # what the model was called with already
 
@@ -287,7 +287,7 @@ def _tensors(values: Any) -> Any:
 
 
 def checked_inputs(simulation: Simulation, start: int = 0) -> list[Any]:
-    """All inputs of a batch of pairs as values, those of no samples as they are.
+    """Return all inputs of a batch of pairs as values; inputs without samples are unchanged.
 
     Squared norms, which are needed anyway, show NaN, infinity and zeros; ``start`` is the number of the first pair.
     """
@@ -304,7 +304,7 @@ def checked_inputs(simulation: Simulation, start: int = 0) -> list[Any]:
 
 @dataclass(frozen=True)
 class _RowOfPart:
-    """What is predicted of one op: its row, sums over units, and the cosines of all replicates if there are."""
+    """Prediction for one op: its row, sums over units, and the cosines of all replicates if there are any."""
 
     row: Row
     totals: Totals
@@ -315,7 +315,7 @@ class _RowOfPart:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of one batch of pairs, and their ``[rows, pairs]`` numbers."""
+    """Return the rows of one batch of pairs, and their numbers ``[rows, pairs]``."""
 
     rows: tuple[Row, ...]
     gap: Floats
@@ -350,7 +350,7 @@ def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part
 
 
 def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart:
-    """The row of an op, with its status; "not covered", with the reason, where it has no sums over units."""
+    """Return the row of an op with its status; "not covered", with the reason, if it has no sums over units."""
     context = node.role, node.path, node.reads, node.traits
     try:
         if not is_value(value):
@@ -372,7 +372,7 @@ def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
-    """All batches of pairs side by side, with the standard errors of what was sampled."""
+    """Concatenate all batches of pairs, with the standard errors of sampled steps."""
     gap, norm, rms = (
         np.concatenate([getattr(part, name) for part in parts], axis=1)[:, :pairs]
         for name in ("gap", "norm_ratio", "rms_ratio")
@@ -397,7 +397,7 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
 
 
 def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens:
-    """Means over batches of pairs and replicates that have a value, and their errors; 0 where nothing was drawn."""
+    """Return means over batches of pairs and replicates that have a value, and their errors; 0 if nothing was drawn."""
     columns: list[list[tuple[float, float]]] = [[], []]
     for row in zip(*parts, strict=True):
         for column, index in zip(columns, (0, 1), strict=True):

@@ -1,4 +1,4 @@
-"""Random weights that a model's own calls multiply by: ``x @ w``, ``F.linear(x, w)``, one matrix for each expert."""
+"""Random weights by which a model's own calls multiply: ``x @ w``, ``F.linear(x, w)``, one matrix per expert."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RandomMatrices:
         return any(id(parameter) in self._drawn for parameter in module.parameters())
 
     def constant(self, value: Any) -> Any:
-        """A constant of the model: itself, or the random weights that it is."""
+        """Return a constant of the model: the object, or the random weights that it holds."""
         return self._matrices.get(id(value), RANDOM_WEIGHTS) if id(value) in self._drawn else value
 
     def of_parameters(self, node: Any) -> RandomMatrix | None:
@@ -81,7 +81,7 @@ def _holds(whole: Any, part: Tensor) -> bool:
 
 
 def _is_transposed_stack(values: Any, parts: list[Matrix]) -> bool:
-    """Whether values are a parameter with a matrix for each expert, every one of them transposed."""
+    """Return whether values are a parameter with a matrix per expert, each of them transposed."""
     whole = parts[0].parameters[0]
     if not isinstance(values, Tensor) or values.dim() != 3 or whole.dim() != 3 or len(parts) != len(whole):
         return False
@@ -108,7 +108,7 @@ def linear_call(context: Context, input: Any, weight: Any, bias: Any = None) -> 
 
 
 def _through_linear(context: Context, state: Any, weights: Any, bias: Any = None, *, inputs_first: bool) -> Any:
-    """By the rule of Linear layers, if the call is what a Linear layer does."""
+    """Apply the rule of Linear layers, if the call is equivalent to a Linear layer."""
     if not isinstance(weights, RandomMatrix) or weights.experts or weights.transposed != inputs_first:
         return NotImplemented
     # What is drawn as the bias comes as a reason too; a constant, or the bias of another layer, is not allowed here.
@@ -119,7 +119,7 @@ def _through_linear(context: Context, state: Any, weights: Any, bias: Any = None
 
 
 def _layer(weights: RandomMatrix, context: Context) -> Callable[[Any], MomentMaps]:
-    """The Linear layers that random matrices amount to, one above the other."""
+    """Return the Linear layers that are equivalent to stacked random matrices."""
     rules = [(layer, find_rule(layer)) for layer in weights.layers]
     drawn = context.drawn(weights.parameters)
 

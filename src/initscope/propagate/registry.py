@@ -1,7 +1,7 @@
-"""The registry of rules: which function predicts which module or call, what it reads, what it may ask for and raise.
+"""The registry of rules: the function for each module or call, what it reads, and its possible errors.
 
-A rule that fails with anything but `NotCovered` has a bug. Where INITSCOPE_STRICT_RULES is set in the environment,
-as in this library's tests, it raises; otherwise the row is sampled, and its note names the rule.
+A rule that fails with anything but `NotCovered` has a bug. If INITSCOPE_STRICT_RULES is set in the environment, as in
+this library's tests, the error is raised; otherwise the row is sampled, and its note names the rule.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EVERYTHING: tuple[Reads, ...] = ("means", "positions", "distribution")
 
 @dataclass(frozen=True)
 class Rule:
-    """A function that predicts a kind of step, and what it reads of the state before."""
+    """A function that predicts a kind of step, and the parts of the earlier state that it reads."""
 
     function: Callable[..., Any]
     declared: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING
@@ -43,7 +43,7 @@ class Rule:
     elementwise: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns; errors other than `NotCovered`, and what is wrong with the input, are bugs."""
+        """Apply the function; errors other than `NotCovered` and invalid input are bugs of the rule."""
         try:
             if self.fixed and not args[1].random:
                 return args[1].run(args[0])
@@ -57,7 +57,7 @@ class Rule:
             raise NotCovered(f"its rule {name} failed ({type(error).__name__}: {error})") from error
 
     def reads(self, module: nn.Module | None) -> tuple[Reads, ...]:
-        """What it reads, for one module; None: for the call of a function."""
+        """Return what it reads for one module; None: for the call of a function."""
         return self.declared(module) if callable(self.declared) else self.declared
 
 
@@ -79,20 +79,20 @@ def rule(
     A rule takes ``(module, value, context)`` and returns the `Value` after the module. The value before is `MomentMaps`
     (second moments of random units), or `InputValues` (tensors ``x`` and ``y`` that no weights have touched yet) if the
     module has parameters; without parameters, inputs are run through the module itself. Raise `NotCovered` with the
-    reason where there is no formula: the row is then sampled.
+    reason if there is no formula: the row is then sampled.
 
     Parameters
     ----------
     kinds : types
         Classes of modules.
     reads : tuple of {"means", "positions", "distribution"}, or a function of the module that returns one
-        What the rule reads of `MomentMaps` beyond second moments: ``value.means()``, covariances between positions, or
-        ``value.distribution``. What no later op reads is set free. Left out: all of it is kept.
+        Parts of `MomentMaps` beyond second moments that the rule reads: ``value.means()``, covariances between
+        positions, or ``value.distribution``. Parts that no later op reads are freed. Default: all parts are stored.
     role : str, optional
-        What such modules do, as `initscope.graph.Role` names it: tables and checks ask for it.
+        Role of such modules, as in `initscope.graph.Role`, for tables and checks.
     fixed : bool
-        Whether the module is a fixed function of its input although it has parameters, as a norm is: inputs are run
-        through it, and the rule gets `MomentMaps` only.
+        Whether the module is a fixed function of its input although it has parameters, such as a norm: the module is
+        then run on inputs, and the rule gets only `MomentMaps`.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def rule(
 
 
 def find_rule(module: nn.Module) -> Rule | None:
-    """The rule of the module's class or of its nearest registered base class that computes the same."""
+    """Return the rule of the module's class or of its nearest registered base class that computes the same."""
     if has_own_forward(module):
         return None
     cls = type(module)
@@ -145,7 +145,7 @@ def find_rule(module: nn.Module) -> Rule | None:
 
 
 def _rule_of_class(kind: Any) -> Rule | None:
-    """Every activation that `initscope.graph` knows goes by the rule of `ActivationLayer`, also one added later."""
+    """Every activation in `initscope.graph` uses the rule of `ActivationLayer`, also one that is added later."""
     rule = _RULES.get(kind)
     if rule is None and issubclass(kind, nn.Module):
         row = activation_row(kind)
@@ -161,12 +161,12 @@ def operation(
     Parameters
     ----------
     names : str
-        Of functions, methods and operators.
+        Names of functions, methods and operators.
     reads : tuple of {"means", "positions", "distribution"}
-        What the rule reads of `MomentMaps` beyond second moments.
+        Parts of `MomentMaps` beyond second moments that the rule reads.
     on : type of Value, optional
         The kind of value that the rule is for, `UnitView` or `RoutedTokens`. Such a rule may return NotImplemented for
-        arguments that it does not know. None: for `MomentMaps`, together with `InputValues` and constants.
+        arguments that it does not support. None: for `MomentMaps`, together with `InputValues` and constants.
     elementwise : bool
         Whether it acts on every unit by itself.
 
@@ -190,13 +190,13 @@ def find_operation(name: str, on: type[Value] | None = None) -> Rule | None:
 
 
 def is_elementwise(name: str) -> bool:
-    """Whether a call acts on every unit by itself: an activation, or a rule that says so."""
+    """Return whether a call acts elementwise: an activation, or a rule that declares it."""
     rule = find_operation(name)
     return called_activation(name) is not None if rule is None else rule.elementwise
 
 
 def rule_of_call(name: str) -> Rule | None:
-    """The rule by which the call of a function, method or operator will go: its own, or that of the module it is."""
+    """Return the rule for the call of a function, method or operator: its own, or that of the equivalent module."""
     if (name, None) in _OPERATIONS:
         return _OPERATIONS[name, None]
     if name in STANDS_FOR:

@@ -25,10 +25,10 @@ def finite_width_sd(
 ) -> Floats:
     """Standard deviation of each row's cosines over the weights, NaN from the first row that is not dense or ReLU.
 
-    NaN also where the formula may be off by more than 10 %: from the first layer that is narrower than 50 units or at
+    NaN also if the error of the formula may exceed 10 %: from the first layer that is narrower than 50 units or at
     which the sum of 1/width exceeds 0.1, and after a first ReLU of fewer than 100 units for pairs of cosine below -.75.
 
-    The formula is for independent weights without bias and without mean removal; no closed form is known for others.
+    The formula holds for independent weights without bias and without mean removal; no closed form is known for others.
     Square orthogonal weights preserve angles exactly, and no orthogonal weights are independent.
     `initscope.theory.norms.relu_stack_cosine_sd` has the formula.
     """

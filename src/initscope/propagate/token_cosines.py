@@ -14,7 +14,10 @@ LEAST_TOKENS = 4
 
 
 def mean_cosine(matrix: Tensor, sizes: tuple[int, ...]) -> float:
-    """Of two different tokens, within x and within y; NaN where no sample has two tokens that are not zero."""
+    """Return the mean cosine of two different tokens, within x and within y.
+
+    NaN if no sample has two nonzero tokens.
+    """
     shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
     matrix = matrix[:, 0] if len(sizes) == 1 else (matrix * shares[:, None, None]).sum(dim=1)
     tokens = matrix.shape[-1] // 2

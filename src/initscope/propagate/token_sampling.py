@@ -1,4 +1,4 @@
-"""Values of all units of token maps, drawn jointly for all tokens of x and y, every channel by itself."""
+"""Values of all units of token maps, drawn jointly for all tokens of x and y, each channel independently."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VALUES = 8  # drawn values of this many maps are kept: an op may read those of 
 
 
 def token_values(base: MomentMaps, context: Context) -> Pair:
-    """Values ``[pairs, tokens, channels]`` of x and of y, drawn once: whoever reads them again reads the same."""
+    """Values ``[pairs, tokens, channels]`` of x and of y, drawn once: all readers get the same values."""
     if base.order not in context.values:
         context.values[base.order] = base.distribution.token_values(base, context)
         while len(context.values) > _VALUES:
@@ -32,7 +32,7 @@ def token_values(base: MomentMaps, context: Context) -> Pair:
 
 
 def new_gaussian_values(base: MomentMaps, context: Context) -> Pair:
-    """New values of all Gaussian units, which gradients may be taken by."""
+    """Return new values of all Gaussian units, with respect to which gradients can be computed."""
     parts = [gaussian_tokens(base, context, size, block) for block, size in enumerate(base.sizes)]
     x, y = (side.contiguous() for side in torch.cat(parts, dim=2).chunk(2, dim=1))
     if context.roots is not None:

@@ -1,4 +1,4 @@
-"""Sums over all units of a state: what a row shows of it."""
+"""Sums over all units of a state, for its row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotCovered(Exception):
 
 
 def own_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A call of the model's own, on values or on unit numbers: what it raises is the row's reason, no bug of a rule."""
+    """Run a call of the model on values or on unit numbers; its error is the row's reason, not a bug of a rule."""
     try:
         return function(*args, **kwargs)
     except NotCovered:
@@ -49,7 +49,7 @@ class Totals:
 
     @classmethod
     def mean(cls, parts: list[Totals]) -> Totals:
-        """Of replicates: the means of squared norms and squared distances."""
+        """Return means over replicates of squared norms and squared distances."""
         xx, yy = (torch.stack([getattr(part, name) for part in parts]) for name in ("xx", "yy"))
         distance = (xx.sqrt() - yy.sqrt()).square() + 2 * (xx * yy).sqrt() * gaps(parts)
         return cls(xx.mean(dim=0), yy.mean(dim=0), parts[0].units, distance.mean(dim=0))
@@ -61,14 +61,14 @@ class Totals:
 
 
 def gaps(many: Sequence[Totals]) -> Tensor:
-    """1 - cosine of several sums, ``[…, pairs]``, all by one formula."""
+    """Return 1 - cosine of several sums, ``[…, pairs]``, by one formula."""
     summed = [(totals.xx, totals.yy, totals.distance) for totals in many if totals.distance is not None]
     half_gaps = iter(2 * half_gap_from_sums(*map(torch.stack, zip(*summed, strict=True))) if summed else ())
     return torch.stack([next(half_gaps) if totals.given_gap is None else totals.given_gap for totals in many])
 
 
 def total(*maps: Tensor, kept: int = 1) -> list[Tensor]:
-    """Sums in float64, of maps of one size, over all axes but the first ``kept``."""
+    """Return sums in float64 of maps of one size, over all axes but the first ``kept``."""
     fused, sums = loops.large_loops(*maps), []
     for values in maps:
         flat = values.reshape(*values.shape[:kept], -1)

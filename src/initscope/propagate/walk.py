@@ -29,7 +29,7 @@ class Walk:
     def __init__(
         self, graph: Graph, inputs: list[Any], context: Context, simulation: Simulation, *, keep: bool = False
     ) -> None:
-        """``keep``: where every value comes from stays known, whether or not a later op reads it."""
+        """``keep``: store the origin of every value, whether or not a later op reads it."""
         self._graph = graph
         self._keep = keep or bool(graph.attention_nodes)  # every row asks for the cosines of its tokens
         self._contexts = [context]
@@ -61,7 +61,7 @@ class Walk:
                     del self._values[parent]
 
     def tokens(self, value: Any) -> tuple[list[float], list[float]]:
-        """Of the value of an op, for each replicate: the mean cosine of its tokens, the entropy of its weights."""
+        """Return for each replicate the mean cosine of an op's tokens, and the entropy of its weights."""
         if not is_value(value):
             return [float("nan")], [float("nan")]
         pairs = zip(value.replicates, self._contexts, strict=False)
@@ -105,7 +105,7 @@ class Walk:
         return self._weights.constant(value)
 
     def _in_arguments(self, node: Node) -> Any:
-        """The value of a node that stands in arguments only, as sizes and parameters do."""
+        """Return the value of a node that occurs only in arguments, such as sizes and parameters."""
         value = self._value(node)
         if node.inputs or not is_uncovered(value):
             return value
@@ -113,7 +113,10 @@ class Walk:
 
 
 def _last_readers(nodes: Sequence[Node]) -> dict[Reads, int]:
-    """The last op whose rule reads means, covariances between positions or distributions of its input; -1: none."""
+    """Return the last op whose rule reads means, covariances between positions or distributions of its input.
+
+    -1: none.
+    """
     last: dict[Reads, int] = {"means": -1, "positions": -1, "distribution": -1}
     for index, node in enumerate(nodes):
         rule = rule_of_call(node.function) if node.module is None else find_rule(node.module)

@@ -25,9 +25,9 @@ __all__ = ["WindowMaximum", "WindowMean", "WindowUnits"]
 
 @dataclass(frozen=True, eq=False)
 class WindowUnits(UnitsOfOne, ABC):
-    """A function of the window of units that each position reads: their largest, their mean, a random filter of them.
+    """A function of the window of units that each position reads: their maximum, their mean, a random filter of them.
 
-    ``taps`` are where the window of position 0 begins and ends, in the value before; windows move by ``stride``.
+    ``taps`` are the begin and end of the window of position 0 in the earlier value; windows move by ``stride``.
     """
 
     stride: tuple[int, ...]
@@ -54,7 +54,7 @@ class WindowUnits(UnitsOfOne, ABC):
         return self.before.fields(sites.through(self.stride, self.taps))
 
     def positions_read(self, positions: tuple[int, ...]) -> Tensor:
-        """The flattened position that each tap reads for every one of ``positions``, ``[taps, P]``; -1: none."""
+        """Return the flattened position that each tap reads for every one of ``positions``, ``[taps, P]``; -1: none."""
         rows = []
         for tap in self.taps:
             flat, inside = torch.zeros((), dtype=torch.long), torch.ones((), dtype=torch.bool)
@@ -88,7 +88,7 @@ class WindowMean(WindowUnits):
         return (self.before,)
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """To all positions of a window."""
+        """Pass gradients to all positions of a window."""
         read, count = self.positions_read(state.positions), math.prod(self.before.positions)
         mean = torch.zeros(read.shape[1], count, dtype=torch.float64).scatter_(1, read.T, 1 / len(read))
         return [(self.before, mean.mT @ gradients @ mean)]
@@ -104,7 +104,7 @@ class WindowMaximum(WindowUnits):
         return x.amax(dim=4), y.amax(dim=4)
 
     def _read(self, state: MomentMaps, channels: Channels) -> tuple[Tensor, Tensor]:
-        """Channels in every window, and their positions; -∞ where there is none."""
+        """Return channels in every window, and their positions; -∞ if there is none."""
         values, read = channels.values(self.before), self.positions_read(state.positions)
         return values[..., read.clamp_min(0)].masked_fill(read < 0, -math.inf), read
 
@@ -117,7 +117,7 @@ class WindowMaximum(WindowUnits):
         return (self.before,)
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """To the position that is the largest of its window."""
+        """Pass gradients to the position of the maximum of its window."""
         (values, read), count = self._read(state, channels), math.prod(self.before.positions)
         largest = read.T.gather(1, values.argmax(dim=-2).reshape(-1, read.shape[1]).T).T.reshape(
             *values.shape[:3], read.shape[1]

@@ -1,7 +1,7 @@
 """Which positions are read together: `Sites` of units drawn jointly, `FilterTaps` of a filter, two at an offset.
 
-Output p reads the positions stride·p + shift, for every shift. What reads a layer that itself reads windows of the
-layer below it is again of this form, so that a network's windows compose.
+Output p reads the positions stride·p + shift, for every shift. A window of a layer that itself reads windows of the
+layer below again has this form, so the windows of a network compose.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class Sites:
         return cls(size, (1,) * len(positions), (start, other))
 
     def through(self, stride: tuple[int, ...], taps: tuple[Offset, ...]) -> Sites:
-        """The sites of the layer below, whose window ``taps`` every site reads; the taps of one site are neighbors."""
+        """Return the sites of the layer below whose window ``taps`` every site reads.
+
+        The taps of one site are adjacent.
+        """
         shifts = tuple(
             tuple(s * a + t for s, a, t in zip(stride, shift, tap, strict=True))
             for shift, tap in itertools.product(self.shifts, taps)
@@ -78,7 +81,7 @@ class Sites:
             yield i, j, tuple(q - p for p, q in zip(a, b, strict=True))
 
     def take(self, maps: Tensor) -> Tensor:
-        """What is read of ``[..., *positions]``: ``[..., shifts, *size]``, 0 outside."""
+        """Return the values read from ``[..., *positions]``: ``[..., shifts, *size]``, 0 outside."""
         axes = len(self.size)
         leading = maps.shape[: maps.dim() - axes]
         taken = maps.new_zeros((*leading, len(self.shifts), *self.size))
@@ -92,7 +95,7 @@ class Sites:
         return self.take(torch.ones(positions)) > 0
 
     def window(self, index: int, offset: Offset, sizes: tuple[int, ...]) -> tuple[Any, Any]:
-        """Of one shift: the outputs for which its site and the one at ``offset`` from it exist, and where these are.
+        """Return for one shift the outputs whose site and the one at ``offset`` from it exist, and their positions.
 
         The second are indices into maps of covariances at ``offset``, of ``sizes``, which begin at the first position
         that has such a partner.
@@ -115,19 +118,19 @@ class FilterTaps(Windows):
 
     @property
     def shifts(self) -> tuple[Offset, ...]:
-        """Where the taps of output 0 are, from position 0 on."""
+        """Offsets of the taps of output 0 from position 0."""
         return tuple(
             tuple(d * t - pad for d, t, (pad, _) in zip(self.dilation, tap, self.padding, strict=True))
             for tap in itertools.product(*map(range, self.kernel_size))
         )
 
     def out_size(self, positions: tuple[int, ...]) -> tuple[int, ...]:
-        """How many outputs maps of ``positions`` have along each axis."""
+        """Return the number of outputs that maps of ``positions`` have along each axis."""
         axes = zip(positions, self.kernel_size, self.stride, self.dilation, self.padding, strict=True)
         return tuple(output_size(*axis, self.padding_mode) for axis in axes)
 
     def sum(self, maps: Tensor) -> Tensor:
-        """Sums over the taps, compiled where that is possible."""
+        """Return sums over the taps, compiled if possible."""
         fused = loops.large_loops(maps) if len(self.kernel_size) == 2 else None
         options = self.options
         if fused is not None:
@@ -135,7 +138,7 @@ class FilterTaps(Windows):
         return box_sum(maps, **options)  # type: ignore[no-any-return]
 
     def sites(self, positions: tuple[int, ...]) -> tuple[Tensor, ...]:
-        """For each axis the input position that each padded position stands for, -1 for a zero."""
+        """Return for each axis the input position of each padded position, -1 for a zero."""
         window: dict[str, Any] = {
             "kernel_size": (1,),
             "stride": (1,),
@@ -148,7 +151,7 @@ class FilterTaps(Windows):
         )
 
     def positions_read(self, positions: tuple[int, ...]) -> Iterator[Tensor]:
-        """For each tap the flattened input position that every output reads by it, -1 for a zero."""
+        """Return for each tap the flattened input position that every output reads by it, -1 for a zero."""
         lines = []
         for axis, sites in enumerate(self.sites(positions)):
             span = (self.kernel_size[axis] - 1) * self.dilation[axis]
@@ -161,7 +164,7 @@ class FilterTaps(Windows):
             yield torch.where(inside, index, -1).flatten()
 
     def center(self, values: Tensor) -> Tensor:
-        """What the center tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
+        """Return what the center tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
         for axis, sites in enumerate(self.sites(tuple(values.shape[2:]))):
             first, last = ((self.kernel_size[axis] - 1) // 2 * self.dilation[axis], sites.shape[0])
             last -= (self.kernel_size[axis] - 1) * self.dilation[axis] - first
@@ -178,7 +181,7 @@ class FilterTaps(Windows):
 
 
 def base(maps: Tensor, offset: Offset) -> Tensor:
-    """Entries at those positions p of the trailing axes for which p + offset exists."""
+    """Return entries at those positions p of the trailing axes for which p + offset exists."""
     assert offset is not EVERY
     index: Any = tuple(slice(max(0, -d), n - max(0, d)) for n, d in zip(maps.shape[maps.dim() - len(offset) :], offset))
     return maps[(..., *index)]
@@ -190,7 +193,7 @@ def partner(maps: Tensor, offset: Offset) -> Tensor:
 
 
 def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
-    """Values of the first and of the second factor of the four products, stacked like them.
+    """Return values of the first and of the second factor of the four products, stacked like the products.
 
     At `EVERY` of a column and of a row of the Gram matrix, ``[1, pairs, blocks, 2P, 1]`` and ``[…, 1, 2P]``.
     """

@@ -1,8 +1,8 @@
 """The kernel of a network: expected inner products of all pairs of a data set, for infinitely many units.
 
-`kernel` gives the matrix: by compiled loops for plain stacks, by the rules of `predict` for everything else. Read
-``matrix`` first, which chooses; ``by_rules`` is the general way, ``relu_stack``, ``sides`` and ``stacks`` (pooled at
-the end: ``pooled``) the fast one.
+`kernel` returns the matrix, by compiled loops for plain stacks, and by the rules of `predict` for other models. Read
+``matrix`` first: it chooses between ``by_rules``, the general method, and the fast one in ``relu_stack``, ``sides``,
+``stacks`` and ``pooled``.
 """
 
 import lazy_loader

@@ -1,12 +1,12 @@
 r"""Compiled loops for kernel matrices of ReLU stacks (numba, optional): one image against a block of others at once.
 
-Maps are ``[positions, others]``, the others innermost, so that every loop runs over neighbors in memory, and a block
-small enough for its maps never to leave the caches. With :math:`t = (1-|\rho|)/2` the ReLU of two units is
+Maps are ``[positions, others]``, with the others innermost, so every loop runs over adjacent memory, and a block is so
+small that its maps stay in the caches. With :math:`t = (1-|\rho|)/2` the ReLU of two units is
 
 .. math:: E\,R(X)R(Y) = \tfrac12\sqrt{k_{xx}k_{yy}}\,(\max(\rho, 0) + t^{3/2}Q(t)), \qquad
    E\,R'(X)R'(Y) = \tfrac12 - \arccos(\rho)/2\pi,\quad \arccos|\rho| = 2\sqrt t\,A(t),
 
-Q and A by polynomials on [0, ½], whose error is below that of float32.
+Polynomials on [0, ½] compute Q and A with an error below that of float32.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def rectify_tangent(k: Floats, tangent: Floats, anchor: Floats, inverse: Floats,
 
 
 class Scratch:
-    """Three lines of memory for box sums, kept from call to call by one thread."""
+    """Return three lines of memory for box sums, reused by one thread between calls."""
 
     def __init__(self, size: int) -> None:
         self.lines = [np.zeros(size, np.float32) for _ in range(3)]
@@ -98,7 +98,7 @@ class Scratch:
 
 @compile_loop
 def _pad(maps: Floats, rows: Any, columns: Any, width: int, line: Floats) -> None:
-    """``maps`` [height · width, n] with zeros and copies around, as ``rows`` and ``columns`` say (-1: zero)."""
+    """Pad ``maps`` [height · width, n] with zeros and copies, as ``rows`` and ``columns`` say (-1: zero)."""
     n = maps.shape[1]
     for i in range(rows.shape[0]):
         for j in range(columns.shape[0]):

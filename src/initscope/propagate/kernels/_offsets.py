@@ -1,9 +1,9 @@
 r"""Compiled loops for pooled ReLU stacks (numba, optional): all offsets of one image and thirty-two others in one call.
 
 Maps of two positions at an offset are ``[rows, columns · lanes]``, padded columns and all. A layer sums along its rows,
-then down; what comes of a row is rectified while it is in the caches. Loops write one line each, which the compiler
-turns into vectors without doubt about overlaps. With :math:`t = (1-|\rho|)/2` a line holds :math:`\pm\sqrt t`, its sign
-that of :math:`\rho`, from which both duals follow (`_fused` has the formulas).
+then down its columns; each row is rectified while it is in the caches. Each loop writes one line, so that the compiler
+can vectorize without checks for overlaps. With :math:`t = (1-|\rho|)/2` a line holds :math:`\pm\sqrt t`, its sign that
+of :math:`\rho`, from which both duals follow (`_fused` has the formulas).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LANES = 32
 def _line(values: Floats, start: int, width: int, first: int, count: int, spare: Floats) -> Floats:
     """``count`` columns from ``first`` on of a row of ``values`` that begins at position ``start``.
 
-    In ``spare`` if they go around its end.
+    Columns at an offset, copied to ``spare`` if they wrap around the end.
     """
     begin, size = (start + first) * LANES, count * LANES
     if first + count <= width:
@@ -40,7 +40,7 @@ def _line(values: Floats, start: int, width: int, first: int, count: int, spare:
 
 @compile_loop
 def _multiply(k: Floats, x: Floats, y: Floats, fresh: bool) -> None:
-    """Add the products of ``x`` and ``y`` to ``k``, or begin with them."""
+    """Add the products of ``x`` and ``y`` to ``k``, or initialize it with them."""
     if fresh:
         for t in range(k.shape[0]):
             k[t] = x[t] * y[t]
@@ -57,7 +57,7 @@ def _add(total: Floats, line: Floats) -> None:
 
 @compile_loop
 def _roots(k: Floats, anchor: Floats, others: Floats, out: Floats) -> None:
-    """±√t of covariances and of the inverse deviations on both sides; never 0, so that the sign stays."""
+    """Compute ±√t from covariances and inverse deviations of both sides; never 0, so that the sign is not lost."""
     half, unity, tiny = np.float32(0.5), np.float32(1), np.float32(1e-20)
     for t in range(out.shape[0]):
         rho = min(max(k[t] * (anchor[t] * others[t]), -unity), unity)
@@ -91,7 +91,7 @@ def _duals(roots: Floats, anchor: Floats, others: Floats, coefficients: Any, out
 
 @compile_loop
 def _edges(row: Floats, before: int, width: int, wraps: bool) -> None:
-    """What surrounds the ``width`` columns of a padded row: zeros, or the columns of the other end."""
+    """Fill the padding of a row of ``width`` columns: zeros, or columns of the other end."""
     for j in range(row.shape[0] // LANES):
         if j < before or j >= before + width:
             target = row[j * LANES : (j + 1) * LANES]
@@ -118,7 +118,7 @@ def _across(source: Floats, axis: Any, out: Floats) -> None:
 
 @compile_loop
 def _down(sums: Floats, i: int, axis: Any, height: int, wraps: bool, out: Floats) -> None:
-    """Row ``i`` of the sums down ``height`` rows; a row of zeros after them stands for all outside."""
+    """Compute row ``i`` of the sums over ``height`` rows; a row of zeros after them represents all rows outside."""
     taps, dilation, size = axis[0], axis[1], out.shape[0]
     first = i * axis[2] - axis[3]
     if taps == 3:
@@ -145,7 +145,7 @@ def _inside(row: int, height: int, wraps: bool) -> int:
 
 @compile_loop
 def _overlap(size: Any, down: int, across: int, wraps: bool) -> Any:
-    """Of maps of ``size`` at an offset: the size, where both images begin, and how many rows and columns have partners.
+    """Return size, first rows and columns of both images, and numbers of rows and columns with partners at an offset.
 
     Filters that wrap around the edges leave every position its partner.
     """
@@ -158,7 +158,7 @@ def _overlap(size: Any, down: int, across: int, wraps: bool) -> Any:
 
 @compile_loop
 def _row(anchor: Floats, others: Floats, overlap: Any, i: int, lines: Floats) -> Any:
-    """Row ``i`` of values ``[positions · lanes]`` of both images, from where `_place` says."""
+    """Return row ``i`` of values ``[positions · lanes]`` of both images, from the position that `_place` returns."""
     (height, width), (top, left), (upper, left_other), (_, count) = overlap
     x = _line(anchor, (top + i) * width, width, left, count, lines[0])
     return x, _line(others, (upper + i) % height * width, width, left_other, count, lines[1])
@@ -187,7 +187,7 @@ def _begin(anchor: Floats, others: Floats, overlap: Any, columns: Any, wraps: bo
 
 @compile_loop
 def _sum_rows(columns: Any, overlaps: Any, maps: Floats, sums: Floats) -> None:
-    """Sums along the rows of the maps before a layer, with a row of zeros after them."""
+    """Compute sums along the rows of the maps before a layer, with a row of zeros after them."""
     rows, count = overlaps[0][3]
     size = overlaps[1][3][1] * LANES
     for i in range(rows):
@@ -197,7 +197,10 @@ def _sum_rows(columns: Any, overlaps: Any, maps: Floats, sums: Floats) -> None:
 
 @compile_loop
 def _weighed(i: int, layer: Any, scale: Any, overlaps: Any, known: Any, scratch: Any) -> None:
-    """Row ``i`` after the weights: covariances and tangents; ``known``: of them there were, wrapping or not."""
+    """Compute row ``i`` after the weights: covariances and tangents.
+
+    ``known`` is the number of computed rows, wrapped or not.
+    """
     _, sums, lines, _ = scratch
     kinds, tangent, wraps = known
     rows, size = overlaps[0][3][0], overlaps[1][3][1] * LANES
@@ -216,7 +219,7 @@ def _weighed(i: int, layer: Any, scale: Any, overlaps: Any, known: Any, scratch:
 
 @compile_loop
 def _rectify(i: int, start: int, anchor: Floats, others: Floats, overlap: Any, tangent: bool, scratch: Any) -> None:
-    """Row ``i`` after the ReLU; deviations stand from ``start`` on, their inverses after them."""
+    """Compute row ``i`` after the ReLU; deviations begin at ``start``, followed by their inverses."""
     lines, coefficients = scratch[2], scratch[3]
     (height, width), _, _, (_, count) = overlap
     size, end = count * LANES, start + height * width

@@ -33,7 +33,7 @@ def pair_kernel(
 ) -> Floats:
     """Inner products per unit of the pairs at ``index`` (rows of ``left``, rows of ``right``): ``[replicates, pairs]``.
 
-    One replicate where all is by formulas; of the tangent kernel if ``tangents``.
+    Return kernels for one replicate if everything is by formulas; also the tangent kernel if ``tangents``.
     """
     rows, columns = index
     parts: list[Tensor] = []
@@ -48,9 +48,9 @@ def pair_kernel(
 
 
 class _Sizes:
-    """How many pairs at once: their maps, or their covariances between positions where a layer averages these.
+    """Return the number of pairs per batch, so that maps, or covariances if a layer averages positions, fit.
 
-    The number of positions that layer reads is known after the first batch; until then, that of the input is used.
+    The number of positions of that layer is known after the first batch; until then, that of the input is used.
     """
 
     def __init__(self, networks: Networks, inputs: Inputs) -> None:
@@ -100,7 +100,7 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
 
 
 def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
-    """The value of the step that the model returns, and the first step whose values were sampled ('': none).
+    """Return the value of the step that the model returns, and the first step whose values were sampled ('': none).
 
     ``sizes`` learn how large maps are on the way.
     """

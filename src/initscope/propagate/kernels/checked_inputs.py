@@ -1,4 +1,4 @@
-"""What kernels take: models without statistics of a batch, inputs without NaN, infinity and zeros."""
+"""Checks of the arguments of kernels: models without batch statistics, inputs without NaN, infinity and zeros."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checked_model(model: nn.Module, kind: str) -> nn.Module:
 
 
 def bound_inputs(model: nn.Module, images: Any, name: str) -> Inputs:
-    """The inputs, checked; ``name`` is what errors call them."""
+    """Return the checked inputs; errors call them ``name``."""
     tensor = images if isinstance(images, Tensor) and not images.is_floating_point() else real_tensor(images)
     if tensor.dim() < 2 or len(tensor) == 0:
         raise InputError(f"{name} has shape {tuple(tensor.shape)}; give at least one input, shaped [N, ...]")

@@ -46,7 +46,8 @@ def kernel(
     ``"nngp"``: the covariance of an output unit for two inputs, :math:`K_{ij} = E[f(x_i)f(x_j)]` [Daniely2016]_; the
     wide network is a Gaussian process with it [Lee2018]_. ``"ntk"``: the inner product of the gradients of an output
     unit with respect to all weights [Jacot2018]_, each weight written as its deviation times a standard normal number.
-    Plain stacks of weights and ReLUs go through compiled loops in float32, all others through the rules of `predict`.
+    Compiled loops in float32 compute plain stacks of weights and ReLUs; the rules of `predict` compute all other
+    models.
 
     Parameters
     ----------
@@ -67,13 +68,14 @@ def kernel(
     return_error : bool
         Whether to return standard errors too.
     device : str or torch.device, optional
-        Where torch computes, ``"cuda"`` say; the compiled loops are for the CPU. None: where the images are.
+        Device of torch, such as ``"cuda"``; the compiled loops run on the CPU. None: the device of the images.
 
     Returns
     -------
     ndarray, ``[N, N]`` or ``[N, M]``
-        In float64. With ``return_error`` a tuple of it and its standard errors, which are 0 unless steps of the model
-        had to be sampled; pairs are then sampled in batches, and such a kernel may have small negative eigenvalues.
+        In float64. With ``return_error``, a tuple of the kernel and its standard errors, which are 0 unless steps of
+        the model had to be sampled. Pairs are then sampled in batches, and such a kernel may have small negative
+        eigenvalues.
 
     Examples
     --------
@@ -115,7 +117,9 @@ def diagonal(
     seed: int = 0,
     device: str | torch.device | None = None,
 ) -> Floats:
-    """The kernel of every input with itself, not normalized: ``[N]``, at the cost of N pairs. Arguments as `kernel`'s.
+    """Return the kernel of every input with itself, not normalized: ``[N]``, at the cost of N pairs.
+
+    Arguments as `kernel`'s.
 
     Examples
     --------
@@ -139,7 +143,10 @@ def diagonal(
 
 
 def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
-    """The kernel and the diagonals of both sides, of every replicate: ``[1, N, M]``, ``[1, N]`` … where none differ."""
+    """Return the kernel and the diagonals of both sides for every replicate.
+
+    ``[1, N, M]``, ``[1, N]`` … if they do not differ.
+    """
     stack = _stack(networks, left, pairs=left.samples * (left if right is None else right).samples)
     if stack is None:
         return _by_rules(networks, left, right, tangents=tangents)
@@ -151,9 +158,9 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
 
 
 def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> ReluStack | None:
-    """What the compiled loops take of the model: a stack, on the CPU, where loading them pays or is done.
+    """Return the model as a stack for the compiled loops, if it runs on the CPU and loading the loops pays or is done.
 
-    Loading the loops for pooled maps has to pay at every call: the rules are more precise.
+    The loops for pooled maps are used only if loading them pays in this call, because the rules are more precise.
     """
     (images,) = inputs.tensors()
     stack = stack_of(networks.traced, networks.context, tuple(images.shape[1:]))
@@ -166,7 +173,7 @@ def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> ReluStack | Non
 
 
 def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
-    """Through the rules of prediction: every pair once, and every input with itself."""
+    """Compute every pair once, and every input with itself, by the rules of prediction."""
     n, m = left.samples, left.samples if right is None else right.samples
     every = torch.arange(n), torch.arange(m)
     rows, columns = torch.triu_indices(n, n) if right is None else torch.cartesian_prod(*every).T

@@ -1,4 +1,7 @@
-"""`PairKernel`: the kernel of a model for pairs of inputs, one after the other: traced once, called often."""
+"""`PairKernel`: the kernel of a model for pairs of inputs.
+
+The model is traced once, and the kernel can be called often.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ Floats = npt.NDArray[np.float64]
 class PairKernel:
     r"""Expected kernel of a model for pairs: :math:`K(x_i, y_i)` for every i, where `initscope.kernel` has all i and j.
 
-    The model is read once, here; calls then cost the arithmetic alone. What it is later does not matter: make another.
-    Plain stacks of weights and ReLUs go through compiled loops (extra ``fast``), one pair after the other in the
-    caches, in the precision of the data; everything else through the rules of `predict`.
+    The model is read once, at construction; calls then cost only the arithmetic. Later changes of the model have no
+    effect: construct another kernel. Compiled loops (extra ``fast``) compute plain stacks of weights and ReLUs pair by
+    pair in the caches, in the precision of the data; the rules of `predict` compute other models.
 
     Parameters
     ----------
@@ -107,7 +110,7 @@ class PairKernel:
 
 
 class _Compiled:
-    """A stack on pairs: loops on maps, then formulas on one number for each pair."""
+    """Compute a stack on pairs: by loops on maps, then by formulas on one number per pair."""
 
     def __init__(self, stack: ReluStack, shape: tuple[int, ...], fused: Any) -> None:
         self._dense = stack.dense_steps

@@ -1,8 +1,8 @@
 """Kernel matrices of ReLU stacks that average all positions of their last map: offset by offset, by compiled loops.
 
 Two positions of a map at an offset read, through filters, two positions at the offset times the stride. So all pairs of
-positions of the last map are its offsets, each a walk through the layers on those parts of both images that have
-partners, or on all of one and the other rolled where filters wrap around the edges.
+positions of the last map correspond to its offsets. Each offset is a walk through the layers on those parts of both
+images that have partners, or, if filters wrap around the edges, on one image and the rolled other one.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def _flat(side: Side) -> tuple[Floats, Floats]:
 
 
 def _blocks(side: Side) -> list[Block]:
-    """Images by their lanes, which stand innermost; the last block is filled up with zeros."""
+    """Images in blocks of lanes, which are innermost; the last block is padded with zeros."""
     return list(zip(*(innermost(values, LANES) for values in _flat(side)), strict=True))
 
 
 @dataclass(frozen=True)
 class OffsetRecursion:
-    """Filters and ReLUs as the loops read them, and the offsets of the last map.
+    """Filters and ReLUs in the format of the loops, and the offsets of the last map.
 
     Results are sums over all pairs of positions.
     """
@@ -56,7 +56,7 @@ class OffsetRecursion:
 
     @classmethod
     def of(cls, stack: ReluStack, side: Side, *, tangent: bool) -> OffsetRecursion:
-        """For images of the size of ``side``'s."""
+        """Build the stack for images of the size of ``side``'s."""
         filters = [(index, step) for index, step in enumerate(stack.image_steps) if isinstance(step, Sums)]
         sizes = np.array([*(side.sizes[index] for index, _ in filters), side.sizes[-1]], np.int64)
         geometry, first_maps, held = [], [], 0
@@ -90,7 +90,10 @@ class OffsetRecursion:
         return list(totals)
 
     def with_itself(self, side: Side) -> tuple[Tensor, Tensor]:
-        """Of each image with itself, ``[images]``; at offset 0, where tangents have a kink, from float64."""
+        """Return the kernel of each image with itself, ``[images]``.
+
+        At offset 0, where tangents have a kink, from float64.
+        """
         scratch, apart = self._scratch(), self.offsets[self.offsets.any(axis=1)]
         sums = np.concatenate([self._sums(block, block, apart, scratch) for block in _blocks(side)], axis=1)
         totals = [side.variance.sum(dim=1), side.tangent.sum(dim=1)]

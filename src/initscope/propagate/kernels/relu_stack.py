@@ -1,4 +1,4 @@
-"""Plain stacks of weights and ReLUs: which one a traced model amounts to, if it is one."""
+"""Plain stacks of weights and ReLUs: conversion of a traced model to such a stack, if it is one."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Rectified:
 
 @dataclass(frozen=True)
 class PositionMean:
-    """All positions together, as a Linear layer reads them; ``pooled``: how many are averaged before it reads one.
+    """All positions together, as a Linear layer reads them; ``pooled`` is the number of positions averaged before it.
 
-    ``wraps``: all filters before it wrap around the edges, so that positions at an offset do.
+    ``wraps``: whether all filters before it wrap around the edges, and so do positions at an offset.
     """
 
     pooled: int = 0
@@ -84,7 +84,7 @@ class _StackReader:
         self._flat = len(shape) == 1
 
     def stack(self) -> ReluStack | None:
-        """What was read; None if there were no weights."""
+        """Return the stack; None if there were no weights."""
         if self._width is None:
             return None
         return ReluStack(tuple(self._image_steps), self._mean or PositionMean(), tuple(self._dense_steps))
@@ -95,7 +95,7 @@ class _StackReader:
         return self._image_steps if self._mean is None else self._dense_steps
 
     def read(self, module: nn.Module) -> bool:
-        """Read one more module; whether what was read is still a stack."""
+        """Read one more module; return whether the modules are still a stack."""
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return True
         if isinstance(module, nn.Flatten):
@@ -174,7 +174,7 @@ def _wraps(taps: FilterTaps, size: tuple[int, ...], out: tuple[int, ...]) -> boo
 
 
 def _ends(taps: FilterTaps) -> bool:
-    """The same for maps that end at their edges, where there are zeros, and fewer of them than a filter is wide."""
+    """Return the same for maps with zero padding that is narrower than a filter."""
     padded = [sum(pad) for pad in taps.padding]
     few = all(zeros < reach for zeros, reach in zip(padded, _reaches(taps), strict=True))
     return max(padded) == 0 or (taps.padding_mode == "zeros" and few)

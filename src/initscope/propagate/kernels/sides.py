@@ -1,4 +1,4 @@
-"""What compiled loops know of each image alone: its values, its deviations before ReLUs, its variance at the end."""
+"""Data of each single image for the compiled loops: its values, its deviations before ReLUs, its final variance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[Any]
 class Part:
     """Images ``[channels, positions, …]`` and their deviations before the ReLUs, ``[2, positions, …]``.
 
-    After the positions there are the lanes of a block, or nothing if it is one image.
+    The last axis, after the positions, is the lanes of a block; it is missing for a single image.
     """
 
     images: Floats
@@ -30,11 +30,11 @@ class Part:
 
 
 class Side:
-    """Images of one side on their way through maps.
+    """Images of one side during their walk through maps.
 
-    ``deviations``: before the ReLUs, by their index, deviations and their inverses, ``[images, 2, height, width]``, 0
-    where 0. ``variance`` and ``tangent``: after the last step, ``[images, positions]`` in float64. ``sizes``: heights
-    and widths before every step and after the last.
+    ``deviations`` holds, by index of the ReLU, deviations before it and their inverses, ``[images, 2, height, width]``,
+    0 where the deviation is 0. ``variance`` and ``tangent``: after the last step, ``[images, positions]`` in float64.
+    ``sizes``: heights and widths before every step and after the last.
     """
 
     def __init__(self, steps: Iterable[Step], images: Tensor, *, tangent: bool) -> None:
@@ -59,7 +59,7 @@ class Side:
         return [Part(images[i], {index: maps[i] for index, maps in deviations.items()}) for i in range(len(self))]
 
     def blocks(self, lanes: int) -> list[Part]:
-        """The images by ``lanes``, which stand innermost, the last block filled up with zeros."""
+        """Return the images in blocks of ``lanes``, which are innermost; the last block is padded with zeros."""
         images, deviations = self._flat()
         blocks = innermost(images, lanes)
         others = {index: innermost(maps, lanes) for index, maps in deviations.items()}
@@ -84,9 +84,9 @@ class Ends:
 
 
 def meetings(images: int, blocks: int, lanes: int, *, alike: bool) -> list[tuple[int, int]]:
-    """Which image meets which block; if both sides are ``alike`` those on and above the diagonal.
+    """Yield pairs of an image and a block; if both sides are ``alike``, only those on and above the diagonal.
 
-    Block by block: what is known of a block stays in the caches while all images meet it.
+    The order is block by block, so that the data of a block stay in the caches.
     """
     return [(i, b) for b in range(blocks) for i in range(min(images, (b + 1) * lanes) if alike else images)]
 
@@ -100,13 +100,13 @@ def innermost(values: Floats, lanes: int) -> Floats:
 
 
 def _deviations(variance: Tensor) -> Floats:
-    """And their inverses, 0 where 0, in float32: ``[images, 2, …]``."""
+    """Return deviations and their inverses, 0 where they are 0, in float32: ``[images, 2, …]``."""
     root = variance.sqrt()
     return torch.stack([root, torch.where(root > 0, 1 / root, 0)], dim=1).float().numpy()
 
 
 def _alone(step: Step, k: Tensor, theta: Tensor, tangents: bool) -> tuple[Tensor, Tensor]:
-    """Variances and tangents of each image with itself after a step; without ``tangents`` these stay 0."""
+    """Return variances and tangents of each image with itself after a step; without ``tangents`` these are 0."""
     if isinstance(step, Rectified):
         return k / 2, theta / 2
     sums = step.taps.sum if step.taps is not None else torch.clone

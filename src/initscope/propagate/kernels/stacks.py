@@ -34,7 +34,7 @@ _LANES = 16  # others that a block has at least
 
 @dataclass(frozen=True)
 class FilterBoxes:
-    """Where the taps of a filter are, as the loops read it."""
+    """Positions of a filter's taps in the format of the loops."""
 
     rows: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int64]
@@ -61,12 +61,12 @@ class FilterBoxes:
 
     @property
     def padded(self) -> int:
-        """Positions with what is padded."""
+        """Number of positions with padding."""
         return len(self.rows) * len(self.columns)
 
 
 def _before(taps: FilterTaps, columns: npt.NDArray[np.int64], width: int) -> int | None:
-    """Where the map's own columns begin."""
+    """First column of the unpadded map."""
     inner = np.arange(width)
     offsets = range(len(columns) - width + 1) if max(taps.stride) == 1 else ()
     return next((start for start in offsets if np.array_equal(columns[start : start + width], inner)), None)
@@ -87,7 +87,7 @@ def stack_kernel(stack: ReluStack, images: Tensor, others: Tensor | None, *, tan
 
 
 def stack_diagonal(stack: ReluStack, images: Tensor, *, tangent: bool) -> Floats:
-    """Of a pooled stack, of each image with itself: ``[images]``."""
+    """Return the kernel of each image with itself for a pooled stack: ``[images]``."""
     side = Side(stack.image_steps, images, tangent=tangent)
     moments = (
         part / stack.mean.pooled**2 for part in OffsetRecursion.of(stack, side, tangent=tangent).with_itself(side)
@@ -118,7 +118,7 @@ def _vectors(images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
 
 
 def _maps(stack: ReluStack, images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
-    """After the steps on maps; of a symmetric matrix one half is computed."""
+    """Return the values after the steps on maps; for a symmetric matrix, one half is computed."""
     left = Side(stack.image_steps, images, tangent=tangent)
     right = left if others is None else Side(stack.image_steps, others, tangent=tangent)
     positions, alike = math.prod(left.sizes[-1]), others is None

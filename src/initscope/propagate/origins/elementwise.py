@@ -1,4 +1,4 @@
-"""Origins of what acts on every unit by itself: factors, shifts, products, sums, activations."""
+"""Origins of elementwise ops: factors, shifts, products, sums, activations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NEARLY = 1.05  # ratio of variances between which a straight line is right to 1
 
 @dataclass(frozen=True, eq=False)
 class OfOne(Origin):
-    """Of one value, at the same offset."""
+    """Origin in one value, at the same offset."""
 
     before: MomentMaps
 
@@ -50,7 +50,7 @@ class OfOne(Origin):
 
 
 class UnitByUnit(OfOne):
-    """Of one value, unit by unit."""
+    """Origin in one value, unit by unit."""
 
     @property
     def elementwise_of(self) -> MomentMaps:  # type: ignore[override]
@@ -60,7 +60,7 @@ class UnitByUnit(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class OfSeveral(Origin):
-    """Of several values, each at the same offset."""
+    """Origin in several values, each at the same offset."""
 
     terms: tuple[MomentMaps, ...]
 
@@ -75,7 +75,7 @@ class OfSeveral(Origin):
 
 @dataclass(frozen=True, eq=False)
 class Scaled(UnitByUnit):
-    """Of units times a number, each side its own; numbers may differ from position to position."""
+    """Origin of units times a number, one per side; numbers may differ between positions."""
 
     x: Factor
     y: Factor
@@ -99,7 +99,7 @@ class Scaled(UnitByUnit):
         return self.before, self.x, self.y
 
     def constant_factor(self) -> tuple[MomentMaps, float] | None:
-        """The factor, if it is one number."""
+        """Return the factor, if it is one number."""
         constant = isinstance(self.x, float) and self.x == self.y and self.before.gaussian
         return (self.before, self.x) if constant else None  # type: ignore[return-value]
 
@@ -126,13 +126,13 @@ class Scaled(UnitByUnit):
 
 @dataclass(frozen=True, eq=False)
 class Shifted(UnitByUnit):
-    """Of units with means ``m`` less constants ``a``: E(X-a)(Y-b) = E XY - a E Y - b E X + ab."""
+    """Origin of units with means ``m`` minus constants ``a``: E(X-a)(Y-b) = E XY - a E Y - b E X + ab."""
 
     means: tuple[Tensor, Tensor]
     shifts: tuple[Tensor, Tensor]
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Covariances less what the constants take away."""
+        """Return covariances minus the part of the constants."""
         shape = self.before.kxx.shape
         means, shifts = ([side.double().expand(shape) for side in both] for both in (self.means, self.shifts))
         (m, n), (a, b) = at_both(means[0], means[1], offset), at_both(shifts[0], shifts[1], offset)
@@ -147,13 +147,13 @@ class Shifted(UnitByUnit):
         return self.before.table_shares(table)
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """What is taken off, the mean over many channels, moves a single one by next to nothing."""
+        """The subtracted mean over many channels hardly changes when a single channel changes."""
         return gradients
 
 
 @dataclass(frozen=True, eq=False)
 class Multiplied(OfSeveral):
-    """Of products of two uncorrelated units, one of which is linear in zero-mean weights of its own."""
+    """Origin of products of two uncorrelated units, one of which is linear in its own zero-mean weights."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances multiply."""
@@ -173,7 +173,7 @@ class Multiplied(OfSeveral):
 
 @dataclass(frozen=True, eq=False)
 class SummedBranches(OfSeveral):
-    """Of a sum of uncorrelated units."""
+    """Origin of a sum of uncorrelated units."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances add."""
@@ -191,26 +191,26 @@ class SummedBranches(OfSeveral):
 
 @dataclass(frozen=True, eq=False)
 class StackedChannels(OfSeveral):
-    """Of channels of several values, one after the other."""
+    """Origin of concatenated channels of several values."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Blocks of one after those of the other."""
+        """Concatenate the blocks of both."""
         return torch.cat([lookup(term, offset) for term in self.terms], dim=2)
 
     def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
-        """Those of the terms, if all of them are layers."""
+        """Return the layers of the terms, if all of them are layers."""
         layers = [term.layers() for term in self.terms]
         return tuple(layer for stacked in layers for layer in stacked) if all(layers) else ()
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """To every term its blocks."""
+        """Return for every term its blocks."""
         sizes = [len(term.sizes) for term in self.terms]
         return list(zip(self.terms, torch.split(gradients, sizes, dim=-3), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Activations(UnitByUnit):
-    """Of an activation of Gaussian units: the dual, with the variances at both positions."""
+    """Origin of an activation of Gaussian units: the dual, with the variances at both positions."""
 
     sigma: Activation
 
@@ -234,7 +234,10 @@ class Activations(UnitByUnit):
         return self._duals(first, second, covariance)
 
     def _every(self, first: Tensor, second: Tensor, covariance: Cross) -> Cross:
-        """By the series; of nearly equal variances, as after a norm, from a table; else one half is enough."""
+        """Return the dual by the series; for nearly equal variances, as after a norm, from a table.
+
+        Otherwise compute one half of the symmetric matrix.
+        """
         whole = dual_matrix(self.sigma, first[..., 0], covariance)
         if whole is not None:
             return whole
@@ -318,7 +321,7 @@ def batch_dual(sigma: Activation, gram: Tensor) -> Tensor:
 
 
 def activation_gradients(sigma: Activation, before: MomentMaps, gradients: Tensor, channels: Channels) -> Tensor:
-    """Gradients before an activation: by E σ'(X_p)σ'(X_p'); where channels are drawn, by their slopes."""
+    """Return gradients before an activation: by E σ'(X_p)σ'(X_p') or, for drawn channels, by their slopes."""
     if before.gaussian and gradients.dim() == 4:
         return gradients * _slopes(sigma, channels.gram(before))
     slope = torch.as_tensor(sigma.derivative(channels.values(before)))

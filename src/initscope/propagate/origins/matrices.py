@@ -1,4 +1,4 @@
-"""Origins that know a whole Gram matrix over positions: of sampled networks, of embedding tables, of attention."""
+"""Origins with a whole Gram matrix over positions: sampled networks, embedding tables, attention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Attended", "BatchGram", "EmbeddingTable", "KnownGram", "SampledRoot"
 
 @dataclass(frozen=True, eq=False)
 class KnownGram(Origin):
-    """A Gram matrix that is known as a whole: ``[pairs, blocks, 2P, 2P]``, for one axis of positions."""
+    """Origin with a whole Gram matrix: ``[pairs, blocks, 2P, 2P]``, for one axis of positions."""
 
     matrix: Tensor
 
@@ -32,7 +32,7 @@ class KnownGram(Origin):
         return ()
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """The matrix, or the four diagonals of its blocks."""
+        """Return the matrix, or the four diagonals of its blocks."""
         if offset is EVERY:
             return self.matrix[None]
         half, (d,) = self.matrix.shape[-1] // 2, offset
@@ -47,7 +47,7 @@ class KnownGram(Origin):
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTable(KnownGram):
-    """Of rows of a table that is drawn, ``table`` by its parameters: equal where the tokens are."""
+    """Origin of rows of a drawn table, ``table`` by its parameters: equal if the tokens are equal."""
 
     same: Tensor
     table: frozenset[object]
@@ -59,7 +59,7 @@ class EmbeddingTable(KnownGram):
 
 @dataclass(frozen=True, eq=False)
 class SampledRoot:
-    """Values that were drawn of a state, ``[pairs, tokens, channels]`` for x and y, which gradients are taken by."""
+    """Values drawn from a state, ``[pairs, tokens, channels]`` for x and y, that gradients refer to."""
 
     base: MomentMaps
     x: Tensor
@@ -68,10 +68,10 @@ class SampledRoot:
 
 @dataclass(frozen=True, eq=False)
 class Attended(KnownGram):
-    """What attention makes of values: its Gram matrix, and the drawn weights that it comes from.
+    """Origin of the output of attention: its Gram matrix, and the drawn weights behind it.
 
-    ``weights`` are ``[2·pairs, heads, queries, keys]``, the x first, of each draw of all heads; they know how they came
-    from the ``roots``. ``block`` is that of the values, ``width`` the channels of a head.
+    ``weights`` are ``[2·pairs, heads, queries, keys]``, the x first, for each draw of all heads, connected with the
+    ``roots`` in the autograd graph. ``block`` is that of the values, ``width`` the channels of a head.
     """
 
     value: MomentMaps
@@ -86,11 +86,11 @@ class Attended(KnownGram):
         return Origin.table_shares(self, table)
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """Values, and what queries and keys were drawn from."""
+        """Return values, and the states from which queries and keys were drawn."""
         return (self.value, *(root.base for root in self.roots))
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """Values by the drawn weights, queries and keys by gradients drawn for them."""
+        """Return gradients at values by the drawn weights, at queries and keys by drawn gradients."""
         gradients = channels.mean(gradients)
         values = channels.gram(self.value)[:, self.block]
         tensors = [side for root in self.roots for side in (root.x, root.y)]
@@ -136,7 +136,7 @@ class BatchGram(Origin):
         return ()
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """A dense layer has one position only."""
+        """Raise an error: a dense layer has one position only."""
         raise NotCovered("a dense layer has no positions")
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:

@@ -1,4 +1,4 @@
-"""Origins of what moves, joins, selects or averages positions."""
+"""Origins of ops that move, join, select or average positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_OFFSETS = "it averages positions whose covariances are not known"
 
 
 def scattered(gradients: Tensor, taps: Iterable[Tensor], count: int) -> Tensor:
-    """The transpose of reading positions: entries are added where each tap read them, -1 is nowhere."""
+    """Apply the transpose of reading positions: entries are added where each tap read them; -1 is dropped."""
     total = gradients.new_zeros((*gradients.shape[:-2], count, count))
     for read in taps:
         inside = (read >= 0).nonzero()[:, 0]
@@ -45,7 +45,7 @@ def scattered(gradients: Tensor, taps: Iterable[Tensor], count: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class JoinedPositions(Origin):
-    """Of positions of uncorrelated values one after the other: between them nothing."""
+    """Origin of concatenated positions of uncorrelated values: covariances between them are zero."""
 
     parts: tuple[MomentMaps, ...]
 
@@ -54,7 +54,7 @@ class JoinedPositions(Origin):
         return ((part, EVERY) for part in self.parts)
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Blocks on the diagonal, for x, for y and between them."""
+        """Return blocks on the diagonal, for x, for y and between them."""
         if offset is not EVERY:
             raise NotCovered(_NO_OFFSETS)
         grams = [lookup(part, EVERY) for part in self.parts]
@@ -73,7 +73,7 @@ class JoinedPositions(Origin):
         return self.parts
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """To every part its positions."""
+        """Return for every part its positions."""
         sizes = [math.prod(part.positions) for part in self.parts]
         blocks = zip(*(torch.split(rows, sizes, -1) for rows in torch.split(gradients, sizes, -2)), strict=True)
         return [(part, column[index]) for index, (part, column) in enumerate(zip(self.parts, blocks, strict=True))]
@@ -81,7 +81,7 @@ class JoinedPositions(Origin):
 
 @dataclass(frozen=True, eq=False)
 class PermutedPositions(OfOne):
-    """Of positions in another order or shape, as patches that become tokens: known for all of them together only."""
+    """Origin of positions in another order or shape, such as patches that become tokens; known only as a whole."""
 
     where: Tensor
     knows_offsets = False
@@ -106,7 +106,7 @@ class PermutedPositions(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class SelectedBlocks(OfOne):
-    """Of some of the blocks of channels."""
+    """Origin of some of the blocks of channels."""
 
     blocks: tuple[int, ...]
 
@@ -115,7 +115,7 @@ class SelectedBlocks(OfOne):
         return lookup(self.before, offset)[:, :, list(self.blocks)]
 
     def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
-        """One block is all of them."""
+        """Return one block that contains all of them."""
         return (self.before, 1.0, 1.0) if len(self.before.sizes) == len(self.blocks) == 1 else None
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
@@ -127,7 +127,7 @@ class SelectedBlocks(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class FlattenedPositions(OfOne):
-    """Of positions that have become blocks of channels (``keys``, -1 for a zero): no other position is left."""
+    """Origin of positions that have become blocks of channels (``keys``, -1 for a zero): no other position is left."""
 
     keys: Tensor
 
@@ -138,14 +138,14 @@ class FlattenedPositions(OfOne):
         return ((self.before, (0,) * len(self.before.positions)),)
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Its covariances, block by block."""
+        """Return its covariances, block by block."""
         if offset is EVERY:
             raise NotCovered("no positions are left")
         inner = lookup(*next(iter(self.sources(offset)))).flatten(2)
         return torch.where(self.keys < 0, 0, inner[:, :, self.keys.clamp_min(0)])
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """Positions that have become channels have weights of their own: nothing is between them."""
+        """Positions that have become channels have independent weights: covariances between them are not needed."""
         before, count = self.before, math.prod(self.before.positions)
         inside = self.keys >= 0
         keys = self.keys[inside].flatten()
@@ -157,7 +157,7 @@ class FlattenedPositions(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class GatheredPositions(OfOne):
-    """Of units read from other positions, axis by axis: ``sites[a][p]`` is where output p reads, -1 for a zero."""
+    """Origin of units read from other positions; output p reads ``sites[a][p]`` on axis a, -1 is a zero."""
 
     sites: tuple[Tensor, ...]
     _known: dict[tuple[int, int], Ways] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class GatheredPositions(OfOne):
         return ((self.before, tuple(combination)) for combination in itertools.product(*self._ways(offset)))
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Put together from the maps of all those offsets."""
+        """Assemble the result from the maps of all those offsets."""
         if offset is EVERY:
             return self._every(lookup(self.before, EVERY))
         ways = self._ways(offset)
@@ -226,7 +226,7 @@ class GatheredPositions(OfOne):
 
 
 def _ways(sites: Tensor, d: int) -> Ways:
-    """Along one axis: difference of sites → (outputs that read so far apart, indices into that difference's map)."""
+    """Return for one axis: difference of sites → (outputs whose sites differ by it, indices into its map)."""
     first, second = base(sites, (d,)), partner(sites, (d,))
     valid = (first >= 0) & (second >= 0)
     result = {}
@@ -237,7 +237,7 @@ def _ways(sites: Tensor, d: int) -> Ways:
 
 
 def _mesh(axes: list[Tensor]) -> Any:
-    """What indexes a grid: slices where indices are neighbors, which saves copies."""
+    """Return indices of a grid, as slices if they are adjacent, which saves copies."""
     slices = []
     for index in axes:
         first, last = (int(index[0]), int(index[-1])) if len(index) else (0, -1)
@@ -255,7 +255,7 @@ def box_sums(maps: Tensor, kernel: Iterable[int], stride: Iterable[int]) -> Tens
 
 @dataclass(frozen=True, eq=False)
 class AveragedWindows(OfOne):
-    """Of means over windows: sums over all pairs of their positions."""
+    """Origin of means over windows: sums over all pairs of their positions."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -267,13 +267,13 @@ class AveragedWindows(OfOne):
         return tuple(s * d + t for s, d, t in zip(self.stride, offset, tau))
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """Every offset between a position of one window and one of the other."""
+        """Return every offset between a position of one window and one of the other."""
         if offset is EVERY:
             return ((self.before, EVERY),)
         return ((self.before, self._inner(offset, tau)) for tau in self._inside())
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """The sum over those offsets; of all positions, averages of rows and of columns."""
+        """Return the sum over those offsets; for all positions, averages of rows and of columns."""
         if offset is EVERY:
             mean = self._averages()
             both = torch.block_diag(mean, mean)  # type: ignore[no-untyped-call]
@@ -295,7 +295,7 @@ class AveragedWindows(OfOne):
         return total / math.prod(self.kernel) ** 2
 
     def _averages(self) -> Tensor:
-        """What every output takes of every position: ``[outputs, positions]``."""
+        """Return the weight of every position in every output: ``[outputs, positions]``."""
         axes, count = len(self.kernel), math.prod(self.before.positions)
         windows = FilterTaps(self.kernel, self.stride, (1,) * axes, ((0, 0),) * axes)
         read = torch.stack(list(windows.positions_read(self.before.positions)))

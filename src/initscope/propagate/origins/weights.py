@@ -1,4 +1,4 @@
-"""The origin of what random weights sum up: Linear layers and convolutions."""
+"""The origin of sums with random weights: Linear layers and convolutions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def regroup(maps: Sequence[Tensor], sizes: tuple[int, ...], groups: int) -> list
 
 
 def _overlaps(sizes: tuple[int, ...], groups: int) -> list[list[int]]:
-    """How many channels of each block each of ``groups`` equal groups of channels reads."""
+    """Return how many channels of each block each of ``groups`` equal groups of channels reads."""
     width = sum(sizes) // groups
     edges = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
     return [
@@ -74,7 +74,7 @@ class WeightedSums(OfOne):
         return tuple(s * d for s, d in zip(self.windows.stride, offset, strict=True))
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The offset times the stride, where padding lets it be."""
+        """Return the offset times the stride, if the padding allows it."""
         if offset is EVERY:
             return () if self._known_windows() else ((self.before, EVERY),)
         gathered = self._gathered
@@ -94,7 +94,7 @@ class WeightedSums(OfOne):
         return cross + self.drawn_as.bias_variance
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """What moved before goes the way of averages, and the layer's own weights and biases add the covariances."""
+        """Changes before the layer are averaged, and the layer's own weights and biases add the covariances."""
         if self.drawn_as.strength > 0 or self.drawn_as.center:
             raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
         cross = self.cross(offset, values)
@@ -102,7 +102,7 @@ class WeightedSums(OfOne):
         return self._averages(offset, tangents) + cross
 
     def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
-        """The mean square weight of all channels, where nothing is added to it."""
+        """Return the mean square weight of all channels, if nothing is added to it."""
         plain = self.windows is None and self.means is None and self.drawn_as.bias_variance == 0
         return (self.before, *(math.sqrt(self.scale),) * 2) if plain and len(self.before.sizes) == 1 else None
 
@@ -121,7 +121,10 @@ class WeightedSums(OfOne):
         return self.scale / taps * sums.reshape(len(inner), -1, *sums.shape[1:])
 
     def _every(self, windows: FilterTaps, lookup: Lookup) -> Cross:
-        """Sums over the taps of whole matrices; of input values, products of what every tap reads."""
+        """Return sums over the taps of whole matrices.
+
+        For input values, products of the values that every tap reads.
+        """
         total = torch.zeros((), dtype=torch.float64)
         sides = None if self.before.origin is None else self.before.origin.grouped
         if sides is not None:

@@ -1,7 +1,8 @@
 """Attention: queries and keys are drawn from the tokens' Gram matrix, values pass through what they make of it.
 
-Drawn at their own head dimension, queries and keys go through whatever the model does to them (rotations, norms,
-biases, masks, caps), and the mean over heads of A C Aᵀ is the Gram matrix after it: `initscope.propagate.heads`.
+Queries and keys are drawn with the head dimension of the model and pass through its operations on them (rotations,
+norms, biases, masks, caps). The mean over heads of A C Aᵀ is the Gram matrix after attention:
+`initscope.propagate.heads`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def attention(
 
 
 def _with_heads(after: UnitView, heads: int, draws: Sequence[Sequence[Tensor]]) -> UnitView:
-    """With a note of how many heads were drawn, and the entropy of their weights."""
+    """Return the result with a note on the number of drawn heads, and the entropy of their weights."""
     return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(side for draw in draws for side in draw)))
 
 
@@ -102,7 +103,7 @@ def _weights(query: Any, key: Any, mask: Any, grouped: bool, options: dict[str, 
 
 
 def _heads_are_alike(query: Any, key: Any, value: UnitView, mask: Any) -> bool:
-    """Whether heads are independent draws of one another: nothing but the projections makes them differ."""
+    """Return whether heads are independent draws: they differ only by their projections."""
     views = (query, key, value)
     if not all(is_view(view) and view.base.gaussian and view.index.dim() == 4 for view in views):
         return False
@@ -129,8 +130,8 @@ def _weights_of_new_heads(
 ) -> Weights:
     """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves.
 
-    Heads come in twos, with -q next to q: a Gaussian query has the distribution of its negative, and what is odd in the
-    scores cancels. Gradients are taken by the heads that there are: for them none are drawn apart.
+    Heads come in pairs, with q and -q: a Gaussian query has the distribution of its negative, and odd terms of the
+    scores cancel. Gradients use these heads; no separate ones are drawn.
     """
     bases, pairs, scale = (query.base, key.base), len(value.base.kxx), options["scale"]
     size, tokens = query.index.shape[-1], max(base.shape[0] for base in bases)
@@ -150,7 +151,7 @@ def _weights_of_new_heads(
 def _of_known_values(
     context: Context, query: Any, key: Any, value: Any, mask: Any, grouped: bool, options: dict[str, Any]
 ) -> SampledUnits:
-    """Attention whose values are known, or drawn."""
+    """Compute attention whose values are known, or drawn."""
     states = [map_values(lambda v: v.samples(context), side) for side in (query, key, value)]
 
     def run(side: str) -> Tensor:
@@ -205,7 +206,7 @@ def _block_of_values(lines: Lines, base: MomentMaps) -> int:
 
 
 def _head_numbers(lines: Lines, order: Tensor, pairs: int, queries: int) -> Tensor:
-    """Numbers of units ``[pairs, queries, heads·width]`` where the heads of the values stood."""
+    """Return the numbers of units ``[pairs, queries, heads·width]`` at the positions of the heads' values."""
     heads, width = len(order) // pairs, lines.channel.shape[-1]
     if lines.sample.shape == (pairs, heads) and torch.equal(order, torch.arange(len(order))):
         cut = numbers((pairs, queries, heads * width)).view(pairs, queries, heads, width)
@@ -219,7 +220,7 @@ def _head_numbers(lines: Lines, order: Tensor, pairs: int, queries: int) -> Tens
 
 @operation("matmul", "bmm", reads=("positions", "distribution"))
 def product(context: Context, a: Any, b: Any) -> Any:
-    """Of two random values: run on drawn values."""
+    """Apply a product of two random values to drawn values."""
     raise NotCovered("a product of two random values has no closed form")
 
 

@@ -50,7 +50,7 @@ class BatchNormalized(Distribution):
         return z[:, :pairs, None, None], z[:, pairs:, None, None]
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """None whose positions are drawn by themselves."""
+        """No samples, because positions cannot be drawn separately."""
         return ()
 
     def activated_gram(self, sigma: Activation) -> Tensor | None:
@@ -67,7 +67,7 @@ def batch_normalized(state: MomentMaps, eps: float) -> MomentMaps:
 
 
 def from_batch_gram(state: MomentMaps, gram: Tensor, distribution: Distribution = UNKNOWN) -> MomentMaps:
-    """The value whose covariance over the whole batch is ``gram``, x first: ``[2·pairs, 2·pairs]``."""
+    """Return the value whose covariance over the whole batch is ``gram``, x first: ``[2·pairs, 2·pairs]``."""
     pairs = len(state.kxx)
     square = gram.diagonal()
     kxx, kyy = square[:pairs, None], square[pairs:, None]

@@ -1,4 +1,4 @@
-"""Activations: the dual of a Gaussian [Daniely2016]_, samples of one unit where the input is not Gaussian."""
+"""Activations: the dual for a Gaussian [Daniely2016]_, samples of one unit for other inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def elementwise(module: nn.Module, state: MomentMaps, context: Context) -> Momen
 
 
 def _randomly_sloped(sigma: RandomSlopes, state: MomentMaps) -> MomentMaps:
-    """New random slopes for every value: second moments go on, the distribution of a unit does not."""
+    """Apply new random slopes to every value; second moments are known, but not the distribution of a unit."""
     if not state.gaussian:
         raise NotCovered("it draws a new slope for every value, and its input is not Gaussian")
     moments = sigma.transform(state.kxx, state.kyy, state.d)
@@ -46,7 +46,7 @@ def _randomly_sloped(sigma: RandomSlopes, state: MomentMaps) -> MomentMaps:
 
 
 def apply_activation(sigma: Activation, state: MomentMaps, context: Context) -> MomentMaps:
-    """The dual, allowed of Gaussian units only; of others by what they are a function of, else unit by unit sampled."""
+    """Apply the dual to Gaussian units; units that are a function of these use the composition, others are sampled."""
     if sigma.name == "identity":
         return state
     if isinstance(sigma, RandomSlopes):
@@ -85,7 +85,7 @@ def _dual(sigma: Activation, state: MomentMaps) -> MomentMaps:
 
 
 def _composed(outer: Activation, inner: Activation) -> Activation:
-    """An activation of an activation is one activation of the Gaussian."""
+    """Return the composition: an activation of an activation is one activation of the Gaussian."""
     if outer.name == inner.name == "relu":
         return outer
     return replace(activation(lambda x: outer(inner(x))), name=f"{outer.name}({inner.name})")

@@ -1,7 +1,9 @@
-"""Products of two random states: gates of independent projections; and functions of one Gaussian state, written out.
+"""Products of two random states: gates of independent projections.
+
+And functions of one Gaussian state that are written as formulas.
 
 ``silu(g)·u`` of two projections multiplies covariances. ``0.5·x·(1 + tanh(…x…))`` is a function of one Gaussian x: its
-parts are put together, and the whole is an activation like any other.
+parts are composed, and the whole is treated as an activation.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def independent(a: MomentMaps, b: MomentMaps) -> bool:
 
 
 def gated(a: MomentMaps, b: MomentMaps) -> MomentMaps:
-    """The product of two states, one of them of zero mean and independent of the other: second moments multiply.
+    """Return the product of two states, one of zero mean and independent of the other: second moments multiply.
 
     With m the mean of both sides' squares, s half their difference and d the squared distance, the product has
     d = 2 s s' + m d' + m' d - d d'/2, in which nothing cancels.
@@ -68,7 +70,7 @@ def gated(a: MomentMaps, b: MomentMaps) -> MomentMaps:
 
 
 def combined(a: MomentMaps, b: MomentMaps, operation: Callable[[Any, Any], Any], context: Context) -> MomentMaps | None:
-    """``operation`` of two functions of one Gaussian state; None if they are not that."""
+    """Return ``operation`` of two functions of one Gaussian state; None if they are not."""
     from initscope.propagate.rules.elementwise import apply_activation
 
     first, second = a.expression(), b.expression()
@@ -79,10 +81,10 @@ def combined(a: MomentMaps, b: MomentMaps, operation: Callable[[Any, Any], Any],
 
 
 def known(function: Function) -> Activation:
-    """An activation of the catalogue that computes the same, or the function as one.
+    """Return an activation of the catalogue that computes the same, or the function as one.
 
-    Layers often repeat. A function with the same values as an earlier one is replaced by it, because its kinks are
-    known.
+    Layers often repeat. A function with the same values as an earlier one is replaced by that one, because its kinks
+    are known.
     """
     points = torch.cat([torch.linspace(-6, 6, 97, dtype=torch.float64), torch.logspace(1, 3, 7, dtype=torch.float64)])
     values = function(points)
@@ -99,7 +101,7 @@ def known(function: Function) -> Activation:
 
 
 def _two_lines(function: Function, points: Tensor, values: Tensor) -> Activation | None:
-    """The activation that is linear on both sides of 0, if that is what a function is, next to 0 too."""
+    """Return the activation that is linear on both sides of 0, if a function has this form, also close to 0."""
     below, above = float(values[0] / points[0]), float(values[-1] / points[-1])
     near = torch.logspace(-8, 0, 33, dtype=torch.float64)
     points = torch.cat([points, near, -near])
@@ -108,9 +110,9 @@ def _two_lines(function: Function, points: Tensor, values: Tensor) -> Activation
 
 
 def _same_kinks(earlier: Activation, function: Function) -> bool:
-    """Whether a function has the values of an earlier one next to that one's kinks.
+    """Return whether a function has the values of an earlier one close to that one's kinks.
 
-    Thresholds of .06 and .1 give the same values at all points of a grid that has none between them.
+    Without this, thresholds of .06 and .1 would look equal on a grid without points between them.
     """
     kinks = torch.tensor(earlier.kinks, dtype=torch.float64)
     points = torch.cat([kinks, kinks - 1e-7 * (1 + kinks.abs()), kinks + 1e-7 * (1 + kinks.abs())])

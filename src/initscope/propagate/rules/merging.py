@@ -27,7 +27,7 @@ __all__ = ["add", "concatenate", "multiply", "per_channel", "stacked"]
 
 
 def _values_first(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both factors or terms: a value before a constant, a random one before one that is known."""
+    """Return both factors or terms: a value before a constant, a random value before a known one."""
     if not is_value(a) or (is_random(b) and not a.random):
         a, b = b, a
     return a, b
@@ -63,7 +63,7 @@ def negative(context: Context, a: Any) -> Any:
 
 @operation("mul", reads=("distribution",), elementwise=True)
 def multiply(context: Context, a: Any, b: Any) -> Any:
-    """Product with a constant: a number, one for each channel or position; of two random values, a gate."""
+    """Multiply by a constant: a number, or one per channel or position; two random values are a gate."""
     a, b = _values_first(a, b)
     if not is_value(a):
         return a * b
@@ -82,7 +82,7 @@ def multiply(context: Context, a: Any, b: Any) -> Any:
 
 @operation("div", reads=(), elementwise=True)
 def divide(context: Context, a: Any, b: Any) -> Any:
-    """Quotient by a constant, or by one number for each position."""
+    """Divide by a constant, or by one number per position."""
     if _one_for_all_channels(a, b):
         return a.scaled(*(1 / side for side in _factors(a, b)))
     if is_value(b):
@@ -91,7 +91,7 @@ def divide(context: Context, a: Any, b: Any) -> Any:
 
 
 def _one_for_all_channels(a: Any, b: Any) -> bool:
-    """Whether ``b`` is known and has one number for each position of maps ``a``, as what a norm divides by."""
+    """Return whether ``b`` is known and has one number per position of maps ``a``, as the divisor of a norm."""
     if not is_random(a) or not is_value(b) or b.random:
         return False
     shape = (1,) * (len(a.shape) - len(b.shape)) + b.shape
@@ -106,7 +106,7 @@ def _factors(a: MomentMaps, b: InputValues) -> tuple[Tensor, Tensor]:
 
 
 def _plus_constant(a: Any, b: Any, context: Context) -> Any:
-    """Maps and a constant: one number for all units, or positions that are added to all samples alike."""
+    """Add a constant to maps: one number for all units, or values per position that all samples share."""
     if not isinstance(b, Tensor) or b.numel() == 1:
         number = _number(b)
         return a if number == 0 else a.shifted(-number, -number)
@@ -124,7 +124,7 @@ def _number(value: Any) -> float:
 
 
 def _plus_inputs(a: MomentMaps, b: InputValues, context: Context) -> Any:
-    """Maps and known values, whose channels pass for random."""
+    """Add known values, whose channels are treated as random, to maps."""
     if b.zero:
         return a  # the zeros that a loop over branches starts from
     parts = a.distribution.joined_parts
@@ -142,7 +142,7 @@ def _plus_inputs(a: MomentMaps, b: InputValues, context: Context) -> Any:
 
 
 def _sum_of_branches(a: MomentMaps, b: MomentMaps, context: Context) -> MomentMaps:
-    """Maps of two branches: second moments add where these do not share their randomness."""
+    """Add maps of two branches: second moments add if these do not share their randomness."""
     if a.axis != b.axis or a.mixed != b.mixed:
         raise NotCovered("its branches have their channels on different axes")
     if not independent(a, b):
@@ -167,7 +167,7 @@ def _refuse_shared(a: MomentMaps, b: MomentMaps, context: Context) -> MomentMaps
 
 
 def _sum_distribution(a: MomentMaps, b: MomentMaps) -> Distribution:
-    """Independent where one branch is a fresh Gaussian; Gaussian where both are."""
+    """Return the distribution of the sum: independent if one branch is a fresh Gaussian, Gaussian if both are."""
     if a.gaussian and b.gaussian:
         return GaussianUnits()
     fresh = [s for s, other in ((a, b), (b, a)) if s.gaussian and s.fresh and not s.fresh & other.weights]
@@ -197,7 +197,7 @@ def _cut(state: MomentMaps, edges: list[int]) -> MomentMaps:
 
 @operation("cat", "concat", "concatenate", reads=())
 def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Channels one after the other, each with its own distribution; or positions."""
+    """Concatenate channels, each with its own distribution, or positions."""
     tensors = [part for part in tensors if not (isinstance(part, Tensor) and part.numel() == 0)]
     if len(tensors) == 1:
         return tensors[0]
@@ -211,7 +211,7 @@ def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def _as_maps(part: Any, like: MomentMaps) -> MomentMaps:
-    """Known values, or a constant that stands for all samples, as maps."""
+    """Return known values, or a constant for all samples, as maps."""
     if isinstance(part, Tensor) and len(part) == len(like.kxx):
         values = part.detach().to(like.kxx.dtype)
         part = InputValues(values, values)
@@ -222,7 +222,7 @@ def _as_maps(part: Any, like: MomentMaps) -> MomentMaps:
 
 
 def _concatenated(parts: Sequence[MomentMaps], dim: int, **changes: Any) -> MomentMaps:
-    """Maps of several values, one after the other."""
+    """Concatenate maps of several values along channels."""
     return parts[0].after(
         tuple(torch.cat(maps, dim=dim) for maps in zip(*((part.kxx, part.kyy, part.d) for part in parts), strict=True)),
         weights=frozenset().union(*(part.weights for part in parts)),
@@ -233,7 +233,7 @@ def _concatenated(parts: Sequence[MomentMaps], dim: int, **changes: Any) -> Mome
 
 
 def joined(parts: Sequence[MomentMaps], along: int) -> MomentMaps:
-    """Positions of several values one after the other: a token in front of others."""
+    """Concatenate positions of several values, such as a token before others."""
     if any(part.mixed or len(part.positions) != 1 or len(part.sizes) > 1 for part in parts) or along == 0:
         raise NotCovered("it joins positions, not channels")
     # A constant token has nothing in common with random ones.
@@ -244,7 +244,7 @@ def joined(parts: Sequence[MomentMaps], along: int) -> MomentMaps:
 
 
 def stacked(parts: Sequence[MomentMaps]) -> MomentMaps:
-    """Blocks of several values one after the other."""
+    """Concatenate blocks of several values."""
     if any(part.axis != parts[0].axis or part.mixed for part in parts):
         raise NotCovered("its inputs have their channels on different axes, or in no order")
     return _concatenated(

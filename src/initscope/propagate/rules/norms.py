@@ -1,4 +1,4 @@
-"""Normalization: deterministic where many channels are averaged, batch norm by its exact integral.
+"""Normalization: deterministic if many channels are averaged, batch norm by its exact integral.
 
 Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch
 norm in training divides by each channel's own average over the batch, which stays random: see `rules.batch`.
@@ -59,7 +59,7 @@ def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> Mom
 
 @operation("pow", "square", reads=("distribution", "positions"))
 def power(context: Context, state: Any, exponent: Any = 2) -> Any:
-    """Powers of units; squares also where their distribution is not known: a norm reads only their mean."""
+    """Compute powers of units; squares also if their distribution is unknown, because a norm reads only their mean."""
     if not is_maps(state) or not isinstance(exponent, (int, float)):
         raise NotCovered("its exponent is random")
     inner = state.expression()
@@ -82,7 +82,7 @@ def power(context: Context, state: Any, exponent: Any = 2) -> Any:
 
 
 def channel_mean(state: MomentMaps, *, keepdim: bool) -> InputValues:
-    """The mean over many channels is its expectation: one number for each position."""
+    """Return the mean over many channels, its expectation: one number per position."""
     x, y = (_Axes(blocks=True, positions=False).mean(mean, state.sizes)[:, 0] for mean in state.means())
     x, y = (side.unsqueeze(state.axis + 1) if keepdim else side for side in (x, y))
     status = "closed form" if state.status == "approximate" else state.status
@@ -103,7 +103,10 @@ def variance(context: Context, state: Any, dim: Any = None, *, correction: float
 
 @rule(_BatchNorm, reads=("positions",))
 def batch_norm(module: Any, state: Any, context: Context) -> Value:
-    """In evaluation an affine map; in training each channel over its own deviation in the batch of all x and y."""
+    """Apply batch norm: in evaluation an affine map.
+
+    In training each channel is divided by its deviation over the batch of all x and y.
+    """
     if isinstance(module, _InstanceNorm):
         raise NotCovered("each channel is divided by its own deviation, which stays random")
     training = context.training(module) or module.running_mean is None
@@ -122,18 +125,18 @@ def batch_norm(module: Any, state: Any, context: Context) -> Value:
 
 @rule(_InstanceNorm, reads=(), fixed=True)
 def instance_norm(module: Any, state: MomentMaps, context: Context) -> Value:
-    """Each channel of a sample has a deviation of its own, which stays random."""
+    """Raise an error: each channel of a sample has its own deviation, which stays random."""
     raise NotCovered("each channel is divided by its own deviation, which stays random")
 
 
 class _Axes:
-    """What a statistic averages over: blocks of channels, positions, or both."""
+    """Return the axes of a statistic: blocks of channels, positions, or both."""
 
     def __init__(self, *, blocks: bool, positions: bool) -> None:
         self.blocks, self.positions = blocks, positions
 
     def mean(self, maps: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """Average, with the axes kept."""
+        """Average and keep the axes."""
         if self.blocks and maps.shape[1] > 1:
             share = torch.tensor(sizes, dtype=maps.dtype, device=maps.device) / sum(sizes)
             maps = (maps * share.reshape(-1, *(1,) * (maps.dim() - 2))).sum(dim=1, keepdim=True)

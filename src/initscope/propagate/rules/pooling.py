@@ -42,7 +42,7 @@ def average(module: Any, state: MomentMaps, context: Context) -> MomentMaps:
 
 @rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, reads=("distribution", "positions"), fixed=True)
 def adaptive_average(module: Any, state: MomentMaps, context: Context) -> MomentMaps:
-    """Average pooling to a given size, where that divides the input's."""
+    """Apply average pooling to a given size, if the size divides the input's."""
     return averaged(state, *windows_of(module, state), context)
 
 
@@ -124,7 +124,7 @@ def _grid(kernel: tuple[int, ...]) -> tuple[Offset, ...]:
 
 @rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, reads=("distribution", "positions"), fixed=True)
 def largest(module: Any, state: MomentMaps, context: Context) -> MomentMaps:
-    """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on."""
+    """Apply max pooling: windows of Gaussian units are drawn jointly, and their maximum is passed on."""
     if state.axis != 0 or module.return_indices:
         raise NotCovered("only the largest of positions after the channels is covered")
     axes = len(state.positions)

@@ -1,7 +1,7 @@
 r"""Mixtures of experts: ops on tokens that a drawn router has sent to experts (`RoutedTokens`).
 
-Back at the tokens, with :math:`w_{te}` the share of expert e in token t, covariances are
-:math:`C_{tt'}\sum_e w_{te}w_{t'e}`: two tokens have in common what both sent to the same expert.
+At the tokens, with :math:`w_{te}` the share of expert e in token t, covariances are :math:`C_{tt'}\sum_e
+w_{te}w_{t'e}`: two tokens share what both sent to the same expert.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SIDES = ("x", "y")
 
 
 def at_tokens(rows: RoutedTokens, context: Context) -> MomentMaps:
-    """The sum of the rows of every token, 0 where there is none."""
+    """Return the sum of the rows of every token, 0 if there are none."""
     base = rows.base
     samples, tokens = base.kxx.shape[0], base.kxx.shape[2]
     experts = 1 + max(int(side.max()) if side.numel() else 0 for side in rows.expert)
@@ -109,7 +109,7 @@ for _name in MOVES:
 
 @operation("getitem", on=RoutedTokens)
 def gather(context: Context, tokens: Any, index: Any) -> Any:
-    """Tokens, or rows of them, in an order that was drawn."""
+    """Read tokens, or rows of them, in an order that was drawn."""
     if not gathers_tokens("getitem", (tokens, index)):
         return _move("getitem")(context, tokens, index)
     if is_routed(tokens):
@@ -142,7 +142,7 @@ def _routed(units: UnitView, index: Any) -> RoutedTokens:
 
 
 def _on_side(read: Callable[[Any], Tensor], index: Any, side: int) -> Tensor:
-    """What is read at drawn positions of x (0) or of y (1)."""
+    """Return the values at drawn positions of x (0) or of y (1)."""
     try:
         return read(side_of(index, _SIDES[side]))
     except (IndexError, RuntimeError) as error:
@@ -175,7 +175,7 @@ def weigh(context: Context, a: Any, b: Any) -> Any:
 
 @operation("add", on=RoutedTokens)
 def add_rows(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
-    """Rows added to what stood at their tokens: nothing, or a value."""
+    """Add rows to the earlier value of their tokens: nothing, or a value."""
     rows, other = (a, b) if is_routed(a) else (b, a)
     if is_sampled(other) and other.zero and alpha == 1:
         return rows
@@ -241,7 +241,7 @@ def write_to_tokens(context: Context, target: Any, index: Any, rows: Any) -> Any
 
 
 def _target_of_rows(target: Any, index: Any, rows: Any) -> Any:
-    """What rows are written to, as a view of its units if it is random: the tokens that they came from."""
+    """Return the target of written rows, as a view of its units if it is random: the tokens that the rows came from."""
     if not is_routed(rows) or not (isinstance(target, Tensor) or is_random(target)):
         raise NotCovered("it writes what is not known as rows of tokens")
     target = target.units() if is_random(target) else target
@@ -253,7 +253,7 @@ def _target_of_rows(target: Any, index: Any, rows: Any) -> Any:
 
 
 def row_by_row(args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
-    """An op that acts on every row alike: ``rule(args, kwargs)`` is what it does to the maps of all tokens."""
+    """Apply an op that acts on every row alike: ``rule(args, kwargs)`` is its effect on the maps of all tokens."""
     rows = [value for value in args if is_routed(value)]
     if not rows or not all(row.plain for row in rows):
         raise NotCovered("it reads sums of experts before they are back at their tokens")
@@ -275,7 +275,7 @@ def row_by_row(args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
 
 
 def sent_to_experts(rows: RoutedTokens, offsets: Any, product: Callable[[MomentMaps], MomentMaps]) -> RoutedTokens:
-    """Rows that were sorted by expert, times the weights of each; ``offsets`` are where the rows of each end."""
+    """Multiply rows that are sorted by expert by the weights of each; ``offsets`` are the ends of their rows."""
     if not is_sampled(offsets) or any(side.dim() != 1 for side in rows.token):
         raise NotCovered("its groups of rows were not drawn with their order")
     x, y = (

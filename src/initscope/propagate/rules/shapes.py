@@ -1,4 +1,4 @@
-"""What moves units without changing them: flatten, reshape, permute, slices, padding, nearest upsampling, dropout.
+"""Ops that move units without changing them: flatten, reshape, permute, slices, padding, nearest upsampling, dropout.
 
 All of these are one rule: the operation itself, run on a tensor of unit numbers, shows where every output comes from
 (`Value.moved`).

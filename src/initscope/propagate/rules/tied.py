@@ -34,7 +34,7 @@ _OTHER = "its weights are read by another step too, in another way"
 
 
 def from_gram(base: MomentMaps, matrix: Tensor, channels: int, weights: frozenset[object]) -> MomentMaps:
-    """Zero-mean units whose Gram matrix ``[pairs, 2T, 2T]`` is known."""
+    """Return zero-mean units with a known Gram matrix ``[pairs, 2T, 2T]``."""
     half = matrix.shape[-1] // 2
     square = matrix.diagonal(dim1=-2, dim2=-1)
     cross = matrix[:, :half, half:].diagonal(dim1=-2, dim2=-1)
@@ -53,7 +53,7 @@ def from_gram(base: MomentMaps, matrix: Tensor, channels: int, weights: frozense
 
 @rule(nn.Embedding, reads=(), role="embedding")
 def embedding(module: nn.Embedding, state: Any, context: Context) -> Value:
-    """Rows of a table: as they are, or drawn, where a Linear that is drawn holds the same table."""
+    """Return rows of a table: the present ones, or drawn ones if a drawn Linear holds the same table."""
     if state.random:
         raise NotCovered("its indices are random")
     _check_words(module, state)
@@ -68,7 +68,7 @@ def embedding(module: nn.Embedding, state: Any, context: Context) -> Value:
 
 
 def _check_words(module: nn.Embedding, state: InputValues) -> None:
-    """Refuse indices that no row of the table has: torch would say so without the numbers."""
+    """Refuse indices without a row in the table, because the error of torch does not give the numbers."""
     for side in (state.x, state.y):
         least, most = (int(side.min()), int(side.max())) if side.numel() else (0, 0)
         if least < 0 or most >= module.num_embeddings:
@@ -80,7 +80,7 @@ def _check_words(module: nn.Embedding, state: InputValues) -> None:
 
 
 def _drawn_rows(variance: float, module: nn.Embedding, state: InputValues, table: frozenset[object]) -> MomentMaps:
-    """Gaussian rows: tokens are equal where their words are, and else at right angles."""
+    """Return Gaussian rows: equal for equal words, otherwise orthogonal."""
     both = torch.cat([state.x, state.y], dim=1)
     same = both[:, :, None] == both[:, None, :]
     if module.padding_idx is not None:
@@ -99,7 +99,7 @@ def _drawn_rows(variance: float, module: nn.Embedding, state: InputValues, table
 
 
 def tied_head(module: nn.Linear, before: MomentMaps, after: MomentMaps, context: Context) -> MomentMaps:
-    """The logits ``after`` a last layer that is the table, with those of a sequence's own words."""
+    """Return the logits ``after`` a last layer that is the table, including those of a sequence's own words."""
     table = context.drawn([module.weight])
     shares = before.table_shares(table)
     if len(shares) > 1 or after.axis != 1 or len(after.positions) != 1 or len(after.sizes) > 1:

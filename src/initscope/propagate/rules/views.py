@@ -38,7 +38,7 @@ def _moved(name: str, value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _fills_in(name: str, index: Tensor, *args: Any, **kwargs: Any) -> bool:
-    """Whether a move fills in values that are none of its input."""
+    """Return whether a move inserts values that are not part of its input."""
     moved = own_call(move_of, name, torch.ones((), dtype=torch.bool).expand(index.shape), *args, **kwargs)
     return not all(bool(part.all()) for part in (moved if isinstance(moved, (tuple, list)) else (moved,)))
 
@@ -61,22 +61,22 @@ def reshape_as(context: Context, value: Any, other: Any) -> Any:
 
 @operation("cat", "concat", "concatenate", on=UnitView)
 def only_part(context: Context, tensors: Any, *args: Any, **kwargs: Any) -> Any:
-    """The only one of several parts that is not empty, as what a cache of keys begins with."""
+    """Return the only part of several that is not empty; a cache of keys begins with an empty part."""
     parts = [part for part in tensors if not (isinstance(part, Tensor) and part.numel() == 0)]
     return parts[0] if len(parts) == 1 and is_random(parts[0]) else NotImplemented
 
 
 def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> Any:
-    """An op that acts on every unit by itself, on tokens that were only folded together with the samples.
+    """Apply an elementwise op to tokens that were only folded together with the samples.
 
     Parameters
     ----------
     args : sequence
         The arguments of the op.
     context : Context
-        For gates, which are drawn.
+        Context for gates, which are drawn.
     rule : callable
-        What the op does to maps, as a function of its arguments.
+        The rule for maps, as a function of its arguments.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def _in_place(view: UnitView) -> bool:
 
 
 def _unfolded(value: Any, view: UnitView, context: Context) -> Any:
-    """An argument as the rule of maps reads it: the maps themselves, or one number for all channels of a token."""
+    """Return an argument as the rule of maps reads it: the maps, or one number for all channels of a token."""
     if is_view(value) and value.whole[-1] == 1 < view.whole[-1]:
         value = value.samples(context)  # a gate
     if is_view(value):

@@ -76,13 +76,13 @@ def linear(module: nn.Linear, state: Value, context: Context) -> Value:
 
 
 def _read_by_convolution(module: _ConvNd) -> tuple[Reads, ...]:
-    """Means, for zero-sum weights; with few channels in a group the units of its windows are drawn."""
+    """Return means, for zero-sum weights; with few channels in a group, the units of its windows are drawn."""
     return ("means",) if module.groups == 1 else ("means", "positions", "distribution")
 
 
 @rule(_ConvTransposeNd, reads=())
 def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Context) -> Value:
-    """Every output reads the inputs whose taps fall on it: the transposed box sum."""
+    """Sum for every output the inputs whose taps reach it: the transposed box sum."""
     spatial = len(module.kernel_size)
     if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
         raise NotCovered(
@@ -134,7 +134,7 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
 def _narrow_group(
     module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, drawn_as: WeightDistribution
 ) -> Distribution:
-    """The distribution of sums over few channels, where their windows can be sampled."""
+    """Return the distribution of sums over few channels, if their windows can be sampled."""
     axes = len(module.kernel_size)
     plain = windows is None or windows.padding_mode == "zeros"
     if not plain or drawn_as.strength > 0 or len(before.sizes) != len(after.sizes):
@@ -147,7 +147,7 @@ def _narrow_group(
 def _of_few_channels(
     module: _ConvNd, state: Value, after: MomentMaps, narrow: Callable[[], Distribution]
 ) -> MomentMaps:
-    """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the distribution."""
+    """Note that sums over few random channels are not Gaussian; for very few, ``narrow`` gives the distribution."""
     width = module.in_channels // module.groups
     if not state.random or module.groups == 1 or width >= WIDE_GROUP:
         return after
@@ -179,7 +179,7 @@ def weighted(
 ) -> MomentMaps:
     """Second moments after weights: n v (⟨k⟩ - λ⟨m⟩²) + v_b, n the fan-in, ⟨·⟩ the average over taps and channels.
 
-    ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then not known.
+    ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then unknown.
     """
     if context.tied.intersection(map(id, module.parameters())):
         raise NotCovered("its weights are read by another step too, in another way")

@@ -1,1 +1,1 @@
-"""The kinds of value that ops pass on, one file each; `base.Value` lists the questions that all of them answer."""
+"""The kinds of value that ops exchange, one file each; `base.Value` lists the questions that all of them answer."""

@@ -1,4 +1,4 @@
-"""`Value`: what is known of the output of an op for a batch of pairs, and values in nested arguments of calls."""
+"""`Value`: knowledge about the output of an op for a batch of pairs, and values in nested arguments of calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Value:
-    """What is known of the output of one op; each subclass knows it in its own way.
+    """Knowledge about the output of one op; each subclass represents it in its own way.
 
     Whoever reads a value asks it by these methods and never for its class. A kind that cannot answer raises
     `NotCovered` with the reason, and the op is sampled.
@@ -54,11 +54,11 @@ class Value:
 
     @property
     def replicates(self) -> tuple[Value, ...]:
-        """The value in every replicate of what was sampled; one where nothing was."""
+        """Return the value in every replicate of sampled steps; only one if nothing was sampled."""
         return (self,)
 
     def replicate(self, index: int) -> Value:
-        """The value in one replicate."""
+        """Return the value in one replicate."""
         return self
 
     def totals(self) -> Totals:
@@ -66,11 +66,14 @@ class Value:
         raise NotCovered("its output is not one value per unit")
 
     def token_cosine(self, context: Context) -> float:
-        """Mean cosine of the tokens of a sample, over x and y; NaN where there are no tokens, or it is not known."""
+        """Return the mean cosine of the tokens of a sample, over x and y.
+
+        NaN if there are no tokens, or if it is unknown.
+        """
         return math.nan
 
     def moments(self, axis: int, groups: int = 1) -> MomentMaps:
-        """Second moments of units whose channels lie on ``axis`` of a sample."""
+        """Return second moments of units whose channels are on ``axis`` of a sample."""
         raise NotCovered("its second moments are not known")
 
     def means(self) -> Pair:
@@ -82,11 +85,11 @@ class Value:
         raise NotCovered("it reads covariances between positions that are not known")
 
     def samples(self, context: Context) -> Value:
-        """Values of all units, drawn once: whoever reads them again reads the same ones."""
+        """Return values of all units, drawn once: all readers get the same values."""
         return self
 
     def units(self) -> UnitView:
-        """All units at their own positions, for what moves them by number."""
+        """Return all units at their own positions, for ops that move them by number."""
         raise NotCovered("its input is not known as tokens with channels")
 
     def run(self, function: Callable[[Tensor], Any]) -> Any:
@@ -96,7 +99,7 @@ class Value:
     def moved(self, operation: Callable[[Tensor], Any]) -> Any:
         """The value after an operation that only moves, copies or drops units, or fills in zeros.
 
-        A tuple of values where the operation has several results.
+        Returns a tuple of values if the operation has several results.
         """
         raise NotCovered("its units cannot be moved")
 
@@ -105,7 +108,7 @@ class Value:
         raise NotCovered("its units cannot be scaled")
 
     def through(self, layer: Callable[[Any], MomentMaps]) -> Value:
-        """The value after weights that read all channels of every position: ``layer`` of the value itself."""
+        """Return the value after weights that read all channels of every position: ``layer`` of the value itself."""
         return layer(self)
 
     def released(self, *, origin: bool, distribution: bool) -> Value:
@@ -125,7 +128,7 @@ class Value:
         raise NotCovered("its output has no shape")
 
     def attribute(self, name: str) -> Any:
-        """An attribute of the tensor that the value stands for."""
+        """Return an attribute of the tensor that the value represents."""
         like = self.placeholder()
         if name == "device":
             return self.moment_maps()[0].kxx.device
@@ -155,7 +158,7 @@ def is_maps(argument: Any) -> bool:
 
 
 def is_view(argument: Any) -> bool:
-    """Whether an argument is units at other positions than those of their maps."""
+    """Return whether an argument is units at other positions than those of their maps."""
     return is_value(argument) and argument.view
 
 
@@ -196,7 +199,7 @@ def values_in(arguments: Any) -> list[Any]:
 
 
 def side_of(arguments: Any, side: str, *, copies: bool = False) -> Any:
-    """Nested arguments with x or y of every known value, in ``copies`` if the call may write into them."""
+    """Return nested arguments with x or y of every known value, in ``copies`` if the call may write into them."""
 
     def read(value: Any) -> Tensor:
         tensor: Tensor = getattr(value, side)

@@ -32,7 +32,7 @@ _UNLIKE = 64.0  # ratio of two norms from which on squared differences are taken
 
 @dataclass(frozen=True, eq=False)
 class InputValues(Value):
-    """Values that no weights have touched yet: the inputs, or a fixed function of them. ``[pairs, ...]``."""
+    """Values before any weights: the inputs, or a fixed function of them. ``[pairs, ...]``."""
 
     x: Tensor
     y: Tensor
@@ -152,7 +152,7 @@ class InputValues(Value):
         return Totals(xx, yy, units, given_gap=(x - y).square().sum(dim=1) / 2)
 
     def token_cosine(self, context: Context) -> float:
-        """That of their second moments."""
+        """Return the shape of their second moments."""
         return self.moments(1).token_cosine(context) if self.real and len(self.shape) == 2 else math.nan
 
     def units(self) -> UnitView:
@@ -209,7 +209,7 @@ class InputChannels(Distribution):
 
 @dataclass(frozen=True, eq=False)
 class InputProducts(Origin):
-    """Of input values: products, averaged over the channels of each group."""
+    """Origin of input values: products, averaged over the channels of each group."""
 
     values: InputValues
     axis: int
@@ -221,7 +221,7 @@ class InputProducts(Origin):
         return self.values.grouped(self.axis, self.groups)
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """Nothing: the values are known."""
+        """Return nothing, because the values are known."""
         return ()
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
@@ -237,7 +237,7 @@ class InputProducts(Origin):
         return torch.zeros_like(self.cross(offset, values))
 
     def batch_parent(self) -> MomentMaps | None:
-        """None: the values are known."""
+        """Return None, because the values are known."""
         return None
 
     def batch_gram(self, before: Tensor) -> Tensor:

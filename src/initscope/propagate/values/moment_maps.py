@@ -1,8 +1,8 @@
-r"""`MomentMaps`: what a wide random network remembers of pairs after its first weights.
+r"""`MomentMaps`: the state of pairs in a wide random network after its first weights.
 
-For each pair and position: the second moments of a unit, ``kxx`` and ``kyy``, and the mean squared difference
-``d = kxx + kyy - 2 kxy``, which keeps the digits that kxy loses near cosine 1. Maps also carry what is known of a unit
-beyond its second moments (`Distribution`), and where covariances between positions come from (`Origin`).
+For each pair and position they hold the second moments of a unit, ``kxx`` and ``kyy``, and the mean squared difference
+``d = kxx + kyy - 2 kxy``, which preserves the digits that kxy loses near cosine 1. Maps also hold the distribution of a
+unit beyond its second moments (`Distribution`), and the origin of covariances between positions (`Origin`).
 """
 
 from __future__ import annotations
@@ -64,31 +64,31 @@ _ORDER = itertools.count()
 class MomentMaps(Value):
     """Second moments ``[pairs, blocks, *positions]`` of random units.
 
-    Channels come in blocks of equal distribution, ``sizes`` says how many each: a convolution with groups makes one
-    block for each group, a concatenation puts blocks one after the other. ``axis`` is where channels stand in a
-    sample's shape.
+    Channels form blocks of equal distribution with the numbers ``sizes``: a convolution with groups makes one block per
+    group, a concatenation puts blocks one after the other. ``axis`` is the channel axis in a sample's shape.
 
     Attributes
     ----------
     distribution : Distribution
-        What is known of a unit: Gaussian, an activation of a Gaussian, a sum … A dual may be applied to a Gaussian unit
-        alone.
+        Distribution of a unit: Gaussian, an activation of a Gaussian, a sum … Duals can be applied only to a Gaussian
+        unit.
     weights : frozenset
         The parameters (by ``id``) that the units depend on.
     fresh : frozenset
-        Those whose zero-mean weights every unit is linear in, not empty only if so: what depends on none of them is
-        uncorrelated with the units.
+        Parameters in whose zero-mean weights every unit is linear; values that depend on none of them are uncorrelated
+        with the units. Empty if there are none.
     mixed : bool
         Whether blocks are no longer runs of neighboring channels, as after flattening.
     alike : bool
-        Whether the channels of a block have one distribution. Those of input values and of sampled networks are
-        averaged over as if they had: a factor or a mean of each channel's own cannot be applied to them.
+        Whether the channels of a block have one distribution. Channels of input values and of sampled networks are
+        averaged over as if they had the same distribution: a factor or a mean per channel cannot be applied to them.
     origin : Origin or None
-        How covariances between different positions come from the values before; None where that is not known.
+        Origin of covariances between different positions; None if unknown.
     part : tuple of int, or None
-        Of which value, by its order, these are the channels from … to: two that do not overlap are independent.
+        The value, by its order, of which these are the channels from … to: two parts that do not overlap are
+        independent.
     summed : MapSums or None
-        Sums over the positions, where the loop that made the maps has them.
+        Sums over the positions, if the loop that made the maps has them.
     """
 
     kxx: Tensor
@@ -144,11 +144,11 @@ class MomentMaps(Value):
         return self.distribution.means(self)
 
     def gram(self, context: Context) -> Tensor:
-        """By the recursion over the origins."""
+        """Return covariances by the recursion over the origins."""
         return gram(self, context.grams)
 
     def draw(self, sites: Sites, draws: Draws) -> Pair:
-        """Samples of the units at ``sites``, 0 where there is no position."""
+        """Return samples of the units at ``sites``, 0 if there is no position."""
         x, y = self.distribution.draw(self, sites, draws)
         inside = sites.inside(self.positions)
         if bool(inside.all()):
@@ -161,19 +161,19 @@ class MomentMaps(Value):
         return self.distribution.fields(self, sites)
 
     def without_samples(self) -> MomentMaps:
-        """The same maps, their distribution known by how it is drawn, with no samples kept."""
+        """Return the same maps with a distribution that is defined by how it is drawn, without stored samples."""
         return replace(self, distribution=self.distribution.without_samples()) if self.distribution.known else self
 
     def expression(self) -> Expression | None:
-        """The Gaussian value that the units are a function of, one by one, and the function."""
+        """Return the Gaussian value and the elementwise function that give the units."""
         return self.distribution.expression(self)
 
     def history(self) -> Origin | Distribution:
-        """What gradients go back along: the origin, or how the units were drawn."""
+        """Return the path of gradients: the origin, or the draws of the units."""
         return self.distribution.sampler if self.origin is None else self.origin
 
     def layers(self) -> tuple[MomentMaps, ...]:
-        """The values right after weights that this one consists of."""
+        """Return the values directly after weights that this one consists of."""
         return () if self.origin is None else self.origin.layers(self)
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
@@ -192,7 +192,7 @@ class MomentMaps(Value):
         return Totals(xx, yy, math.prod(self.shape), distance)
 
     def token_cosine(self, context: Context) -> float:
-        """From the Gram matrix over tokens."""
+        """Return it from the Gram matrix over tokens."""
         if not self.is_tokens or min(self.shape) < LEAST_TOKENS or self.distribution.written_out:
             return math.nan  # to integrate what is written out for all tokens would cost more than all the rest
         source, x, y = unscaled(self)
@@ -206,7 +206,7 @@ class MomentMaps(Value):
         return context.cosines[source.order]
 
     def after(self, moments: tuple[Tensor, ...] | None = None, **changes: Any) -> MomentMaps:
-        """A later value, equal to this one but for its second moments and ``changes``."""
+        """Return a later value, equal to this one except for its second moments and ``changes``."""
         new: dict[str, Any] = {"note": "", "order": next(_ORDER)} | changes
         if moments is not None:
             new.update(zip(("kxx", "kyy", "d"), moments, strict=True))
@@ -240,7 +240,7 @@ class MomentMaps(Value):
         )
 
     def moved(self, operation: Callable[[Tensor], Any]) -> Any:
-        """By the numbers of units; tokens that are cut into heads become views."""
+        """Move units by their numbers; tokens that are cut into heads become views."""
         if self.is_tokens and (self.gaussian or self.distribution.zero_mean):
             cut = self.units().moved(operation)
             if all(part.cuts_channels() for part in (cut if type(cut) is tuple else (cut,))):
@@ -262,7 +262,7 @@ class MomentMaps(Value):
         return self.units().samples(context)
 
     def released(self, *, origin: bool, distribution: bool) -> MomentMaps:
-        """Early maps are freed with what points to them."""
+        """Early maps are freed together with references to them."""
         kept = self.distribution if distribution else UNKNOWN
         return replace(self, note="", origin=self.origin if origin else None, distribution=kept)
 

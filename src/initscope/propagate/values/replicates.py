@@ -39,7 +39,7 @@ class Replicates(Value):
 
 
 def replicated(values: list[Any]) -> Any:
-    """The values of all replicates as one; what is no value is the same in all."""
+    """Return the values of all replicates as one; objects that are not values are the same in all."""
     first = values[0]
     uncovered = next((value for value in values if is_uncovered(value)), None)
     if uncovered is not None:

@@ -1,8 +1,8 @@
 r"""`RoutedTokens`: tokens that a router sends to some of its experts, in an order that was drawn.
 
-Logits of a router are drawn as heads are, and whatever chooses by them (top-k, sorting, offsets, masks) is run on the
-drawn values. Experts are alike and independent: `RoutedTokens` keep what one of them would make of every token, and for
-each row its token, its factor and its expert. `rules.routing` brings them back to their tokens.
+Logits of a router are drawn like heads, and the selection (top-k, sorting, offsets, masks) is run on the drawn values.
+Experts have the same distribution and are independent: `RoutedTokens` hold the output of one expert for every token,
+and for each row its token, its factor and its expert. `rules.routing` returns them to their tokens.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class RoutedTokens(Value):
     Attributes
     ----------
     base : MomentMaps
-        What one expert makes of all tokens.
+        Output of one expert for all tokens.
     token : tuple of Tensor
-        Of every row of x and of y, sample·T + token.
+        Token of every row of x and of y, as sample·T + token.
     factor : tuple of Tensor
-        What it is multiplied by.
+        Factor of the row.
     expert : tuple of Tensor
-        Which expert made it: rows of two experts have nothing in common.
+        Expert of the row: rows of two experts have no covariance.
     onto : MomentMaps or None
         A value at the same tokens to which the rows were added.
     weights : frozenset
@@ -57,7 +57,7 @@ class RoutedTokens(Value):
 
     @property
     def status(self) -> Status:  # type: ignore[override]
-        """That of the maps, after a drawn order."""
+        """Return the shape of the maps, after a drawn order."""
         return "closed form after sampling"
 
     @property
@@ -68,7 +68,7 @@ class RoutedTokens(Value):
 
     @property
     def in_order(self) -> bool:
-        """Whether rows lie sample by sample, those of x and of y at the same tokens."""
+        """Return whether rows are ordered by sample, with those of x and of y at the same tokens."""
         x, y = self.token
         samples, tokens = self.base.kxx.shape[0], self.base.kxx.shape[2]
         if x.shape != y.shape or x.numel() == 0 or len(x) % samples or not torch.equal(x, y):
@@ -114,7 +114,7 @@ class RoutedTokens(Value):
         return replace(self, note="", **changed)
 
     def with_base(self, base: MomentMaps) -> RoutedTokens:
-        """The same rows of other maps, whose note they take."""
+        """Return the same rows of other maps, with the note of these."""
         return replace(self, base=replace(base, note=""), note=base.note)
 
     def through(self, layer: Callable[[Any], MomentMaps]) -> RoutedTokens:

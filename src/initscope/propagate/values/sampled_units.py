@@ -39,7 +39,10 @@ class SampledUnits(InputValues):
     def after(
         cls, parents: Sequence[SampledUnits], axis: SampleAxis | None, count: int, *, attends: bool = False
     ) -> Callable[[Tensor, Tensor], SampledUnits]:
-        """What makes values of an op that reads others; ``attends``: they are weights of an attention."""
+        """Function that computes values of an op from those of others.
+
+        ``attends``: they are weights of an attention.
+        """
         weights = frozenset[object]().union(*(parent.weights for parent in parents))
         status = weakest(*(parent.status for parent in parents))
 
@@ -54,12 +57,12 @@ class SampledUnits(InputValues):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one sample's output; where samples are not first, of all of them."""
+        """Return the shape of one sample's output; if samples are not first, of all of them."""
         return tuple(self.x.shape[1:] if self.sample_axis is None else self.x.shape)
 
     @property
     def real(self) -> bool:
-        """Whether these are real values, and it is known of which sample."""
+        """Return whether these are real values with a known sample axis."""
         return super().real and self.sample_axis is not NO_SAMPLE_AXIS
 
     def moments(self, axis: int, groups: int = 1) -> MomentMaps:
@@ -78,5 +81,5 @@ class SampledUnits(InputValues):
         return replace(self, x=x, y=y, sample_axis=None).totals()
 
     def token_cosine(self, context: Context) -> float:
-        """Not known: one draw has a cosine of its own."""
+        """Return NaN: one draw has its own cosine."""
         return math.nan

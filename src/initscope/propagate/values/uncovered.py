@@ -1,4 +1,4 @@
-"""`Uncovered`: the reason why nothing is known of an op's output; `RandomMatrix`: weights that a call multiplies by."""
+"""`Uncovered`: the reason why an op's output is unknown; `RandomMatrix`: weights by which a call multiplies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["RANDOM_WEIGHTS", "RandomMatrix", "Uncovered"]
 
 @dataclass(frozen=True)
 class Uncovered(Value):
-    """Nothing is known, for this reason."""
+    """The output is unknown, for this reason."""
 
     reason: str
     uncovered = True
@@ -38,7 +38,7 @@ RANDOM_WEIGHTS = Uncovered("it computes with weights that are drawn at random, a
 
 @dataclass(frozen=True)
 class RandomMatrix(Uncovered):
-    """Matrices of random weights, one above the other, which one of the model's own calls multiplies by."""
+    """Stacked matrices of random weights by which one of the model's own calls multiplies."""
 
     parameters: tuple[nn.Parameter, ...]
     layers: tuple[nn.Linear, ...]
@@ -48,7 +48,7 @@ class RandomMatrix(Uncovered):
 
     @classmethod
     def of(cls, parts: list[Matrix], *, turned: bool = False) -> RandomMatrix:
-        """With the Linear that each of the matrices amounts to."""
+        """Return the weights with the Linear that is equivalent to each of the matrices."""
         layers, first = tuple(part.layer() for part in parts), parts[0]
         experts = first.parameters[0].dim() == 3 and len(parts) == len(first.parameters[0])
         return cls(RANDOM_WEIGHTS.reason, tuple(first.parameters), layers, first.transposed != turned, experts)

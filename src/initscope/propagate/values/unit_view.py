@@ -1,9 +1,9 @@
 """`UnitView`: units of token maps at other positions, as heads of attention or samples along another axis.
 
 Attention cuts the channels of every token into heads, and torch's own folds samples and heads into one axis. A
-`UnitView` keeps the maps it was cut from and the number of every unit, so that whatever moves units is run on the
-numbers. What no rule covers, as rotations of queries by their position, is run on values that are drawn from the maps:
-jointly for all tokens of x and y, every channel by itself.
+`UnitView` holds the original maps and the number of every unit, so that ops that move units are run on the numbers. Ops
+without a rule, such as rotations of queries by their position, are run on values that are drawn from the maps: jointly
+for all tokens of x and y, each channel independently.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UnitView(Value):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one sample's output; where samples are not first, of all of them."""
+        """Return the shape of one sample's output; if samples are not first, of all of them."""
         return tuple(self.index.shape[1:] if len(self.index) == len(self.base.kxx) else self.index.shape)
 
     @property
@@ -59,7 +59,7 @@ class UnitView(Value):
         return (len(self.base.kxx), *self.base.shape)
 
     def lines(self) -> Lines:
-        """Where the vectors along the last axis stand."""
+        """Position of the vectors along the last axis."""
         return lines(self.index, self.whole)
 
     def totals(self) -> Totals:
@@ -87,7 +87,7 @@ class UnitView(Value):
         return tuple(replace(self, index=part, entropy=math.nan).simplest() for part in moved)
 
     def simplest(self) -> MomentMaps | UnitView:
-        """Maps where units, or some of their channels, stand as in maps."""
+        """Return maps if units, or some of their channels, are ordered as in maps."""
         base, index = self.base, self.index
         tokens, channels = base.shape
         if index.dim() != 3 or index.shape[:2] != (len(base.kxx), tokens) or index.shape[2] == channels:
@@ -113,7 +113,7 @@ class UnitView(Value):
         return channels_cut(self.index, self.whole)
 
     def through(self, layer: Callable[[Any], MomentMaps]) -> MomentMaps | UnitView:
-        """The units after weights that read all channels of a token, wherever tokens and samples stand."""
+        """Return the units after weights that read all channels of a token, for any order of tokens and samples."""
         after = layer(self.base)
         return UnitView(after, of_rows(self.index, self.whole, after.shape[1]), note=after.note).simplest()
 
