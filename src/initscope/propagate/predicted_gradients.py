@@ -158,7 +158,7 @@ class _Backward:
         return result, tuple(reasons)
 
     def _know_step(self, node: Node, context: Context) -> None:
-        """Where values were sampled, as after a table that embeds tokens too, gradients may still know the step."""
+        """Return gradients of a step whose values were sampled, such as an embedding of tokens, if a rule has them."""
         module, value = node.module, self._values.get(node)
         before = next((s for parent in node.inputs for s in _maps_of(self._values.get(parent))), None)
         if not is_maps(value) or before is None or before.axis != value.axis or _has_rule(value):

@@ -231,7 +231,7 @@ def networks_of(
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
-    """Pairs ``start … start + size``, the last one repeated where a recorded model needs exactly ``batch`` of them."""
+    """Return pairs ``start … start + size``; the last one is repeated if a recorded model needs ``batch`` of them."""
 
     def cut(tensor: Tensor) -> Tensor:
         part = tensor[start : start + size]
@@ -419,7 +419,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _norms(totals_of_rows: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of the x against the start (`reference_norms`), and what makes them ratios per unit."""
+    """Return norms of the x relative to `reference_norms`, and the factors that make them ratios per unit."""
     norms = torch.stack([totals.xx for totals in totals_of_rows]).double().sqrt().cpu().numpy()
     units = np.array([totals.units for totals in totals_of_rows], dtype=np.float64)
     start, size = reference_norms(norms, units, inputs)

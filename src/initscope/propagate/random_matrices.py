@@ -50,7 +50,7 @@ class RandomMatrices:
         return self._matrices.get(id(value), RANDOM_WEIGHTS) if id(value) in self._drawn else value
 
     def of_parameters(self, node: Any) -> RandomMatrix | None:
-        """The random matrix that a node computes of parameters, as one of attention's projections, if it does."""
+        """Return the random matrix that a node computes from parameters, such as a projection of attention, or None."""
         try:
             raw = evaluated(node)
         except NotCovered:  # it cannot be computed from its parameters alone: what it stands for is not known

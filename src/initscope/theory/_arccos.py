@@ -1,11 +1,11 @@
-r"""The one function that all ReLU formulas use, in the variable that keeps its digits.
+r"""The function on which all ReLU formulas are based, in a variable that preserves its digits.
 
 With :math:`h = (1-\rho)/2 = \sin^2(\theta/2)`, the *half gap* of a cosine,
 
 .. math:: \psi = \frac{\sin\theta - \theta\cos\theta}{\pi} = h^{3/2} Q(h), \qquad \psi'(h) = \frac{2\theta}{\pi}.
 
-For small h the series of Q is used (the closed formula cancels), for h > 1/2 the reflection
-:math:`\psi(h) = 2h - 1 + \psi(1-h)`; values and gradients are right on the closed interval [0, 1].
+For small h the series of Q is used, because the closed formula cancels; for h > 1/2 the reflection :math:`\psi(h) = 2h
+- 1 + \psi(1-h)`. Values and gradients are accurate on the closed interval [0, 1].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SERIES_BELOW = 1 / 16
 
 
 def _series(terms: int) -> list[float]:
-    """Coefficients of pi·Q: those of 2s·sqrt(1-s²) - 2(1-2s²)asin(s), divided by s³, in powers of s²."""
+    """Return the coefficients of pi·Q: those of 2s·sqrt(1-s²) - 2(1-2s²)asin(s), divided by s³, in powers of s²."""
     root = [1.0]
     arcsine = [1.0]
     for n in range(1, terms + 2):
@@ -36,8 +36,8 @@ _COEFFICIENTS = [coefficient / math.pi for coefficient in _series(12)]
 def half_gap(xp: Any, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array]:
     """Return (√kxx√kyy, h) from two variances and the squared distance d = kxx + kyy - 2kxy.
 
-    h is 0 where a variance is 0. It may leave [0, 1] by rounding; the functions below accept that. The rounding of d
-    enters divided by the product: for deviations whose ratio is c, h has lost the digits of c.
+    h is 0 where a variance is 0. It may leave [0, 1] by rounding; the functions below accept that. The rounding error
+    of d is divided by the product: for deviations with ratio c, h loses the digits of c.
     """
     sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
     product = sx * sy
@@ -49,7 +49,7 @@ def half_gap(xp: Any, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array]:
 
 
 def half_gap_of_covariance(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> tuple[Array, Array]:
-    """`half_gap` where the covariance is known: exactly 0 at equal variables, and right for any ratio of variances."""
+    """Return `half_gap` from the covariance: exactly 0 for equal variables, and accurate for any ratio of variances."""
     product, near = half_gap(xp, kxx, kyy, (kxx - kxy) + (kyy - kxy))
     unlike = (product > 0) & ((kxx > 16 * kyy) | (kyy > 16 * kxx))
     far = (1 - kxy / xp.where(unlike, product, xp.ones_like(product))) / 2

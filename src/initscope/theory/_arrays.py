@@ -1,7 +1,7 @@
 """One namespace for every formula: NumPy or torch in, the same library out, Python numbers promoted.
 
-`namespace` is all a formula needs. What the array API standard lacks (`erf` and its kin) is supplied here,
-and `safe_sqrt`, whose gradient at 0 is 0 instead of infinity: ``where`` alone would let NaN through in autograd.
+`namespace` is all a formula needs. This module adds functions that the array API standard lacks (`erf` and related),
+and `safe_sqrt`, whose gradient at 0 is 0 instead of infinity: ``where`` alone would produce NaN in autograd.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _CHUNK = 1 << 10  # elements worked on at once: some hundred numbers for each st
 def namespace(*values: Array) -> tuple[Any, ...]:
     """Return ``(xp, *arrays)``: the array namespace of ``values`` and the values as floating arrays of one dtype.
 
-    Python numbers and lists take the library, dtype and device of the arrays next to them; alone they become NumPy
-    float64.
-    Integer arrays become the library's float64, half precision its float32, in which sums of squares do not overflow.
-    Arrays of two libraries together are refused.
+    Python numbers and lists get the library, dtype and device of the arrays next to them; without arrays they become
+    NumPy float64. Integer arrays become the library's float64, half precision its float32, in which sums of squares do
+    not overflow. Arrays of two libraries together are refused.
 
     >>> xp, a, b = namespace(1, [0.5, 0.25])
     >>> xp.sum(a * b)
@@ -50,7 +49,7 @@ def namespace(*values: Array) -> tuple[Any, ...]:
 
 
 def cosines(rho: Array) -> tuple[Any, Array]:
-    """`namespace` of cosines: an `InputError` where they are NaN or leave [-1, 1] by more than rounding."""
+    """Return `namespace` of cosines; raise `InputError` if they are NaN or leave [-1, 1] by more than rounding."""
     xp, rho = namespace(rho)
     if not bool(xp.all((rho >= -1 - 1e-6) & (rho <= 1 + 1e-6))):
         raise InputError("a cosine lies in [-1, 1] and is not NaN; divide the inner product by both norms")
@@ -64,7 +63,7 @@ def _convert(xp: Any, value: Array, dtype: Any, device: Any) -> Array:
 
 
 def flattened(xp: Any, *arrays: Array) -> tuple[Any, tuple[int, ...], list[Array]]:
-    """The dtype and shape that arrays have together, and each of them as a vector of float64."""
+    """Return the common dtype and shape of arrays, and each of them as a vector of float64."""
     shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
     flat = [xp.reshape(xp.broadcast_to(xp.astype(array, xp.float64), shape), (-1,)) for array in arrays]
     return xp.result_type(*arrays), shape, flat
@@ -80,7 +79,7 @@ def erf(xp: Any, x: Array) -> Array:
 
 
 def erfc(xp: Any, x: Array) -> Array:
-    """1 - erf, with all its digits where that is small."""
+    """Return 1 - erf, with all its digits if it is small."""
     if array_api_compat.is_torch_namespace(xp):
         return xp.special.erfc(x)
     from scipy.special import erfc as numpy_erfc
@@ -106,6 +105,6 @@ def in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:
-    """Square root of max(x, 0) with gradient 0, not infinity, where x ≤ 0."""
+    """Return the square root of max(x, 0), with gradient 0, not infinity, for x ≤ 0."""
     positive = x > 0
     return xp.where(positive, xp.sqrt(xp.where(positive, x, xp.ones_like(x))), xp.zeros_like(x))

@@ -1,13 +1,14 @@
-r"""Squared distances after activations that soon are straight lines, at variances where the bend between is narrow.
+r"""Squared distances after asymptotically linear activations, at variances for which the bend is narrow.
 
-SiLU is 0 far left and x far right; at variances of thousands a quadrature in two dimensions spends its nodes on a bend
-that few values meet. So σ = s + r with the two half-lines s, whose expectations are closed forms, and a rest r that
-vanishes outside of some tens:
+SiLU approaches 0 on the left and x on the right; at variances of thousands, a quadrature in two dimensions spends its
+nodes on a bend that few values reach. So σ = s + r, where s consists of two half-lines with closed-form expectations,
+and the rest r vanishes outside of an interval of width about 100:
 
 .. math:: E(\sigma(X)-\sigma(Y))^2 = E(s(X)-s(Y))^2 + 2E(s(X)-s(Y))(r(X)-r(Y)) + E(r(X)-r(Y))^2.
 
-The middle term needs one dimension, as :math:`E[s(Y)\mid X]` is a closed form; the last one a fixed grid where r lives.
-Where densities hardly change over that grid, its product :math:`E\,r(X)r(Y)` is made of the moments of r instead.
+The middle term needs one dimension, because :math:`E[s(Y)\mid X]` is a closed form; the last term needs a fixed grid on
+the interval of r. If densities hardly change over that grid, its product :math:`E\,r(X)r(Y)` is computed from the
+moments of r instead.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class HalfLines:
 def distance_in_parts(
     xp: Any, value: Value, lines: HalfLines | None, integrate: Distance, kxx: Array, kyy: Array, d: Array
 ) -> Array:
-    """E(σ(X) - σ(Y))²: by half-lines where variances are large, else integrated, those of large variances apart.
+    """Return E(σ(X) - σ(Y))², by half-lines if variances are large, otherwise integrated.
+
+    Large variances are separated.
 
     One element of large variance would take all others to the fine panels that it needs.
     """
@@ -98,7 +101,7 @@ def distance_in_parts(
 
 
 def _resolved(xp: Any, kxx: Array, kyy: Array, d: Array, spread: float = _SPREAD) -> Array:
-    """Where each variable, given the other, has at least this variance."""
+    """Whether each variable, given the other, has at least this variance."""
     _, h = half_gap(xp, kxx, kyy, d)
     sine = 4 * h * (1 - h)  # squared
     return (kxx * sine > spread) & (kyy * sine > spread)
@@ -149,7 +152,7 @@ def _chunk(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: A
 
 @lru_cache(maxsize=1)
 def _grid() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and widths on both sides of 0, where s bends; finer near it."""
+    """Return nodes and widths on both sides of 0, at which s bends; finer close to it."""
     node, weight = np.polynomial.legendre.leggauss(_ORDER)
     ends = np.array(_PANELS)
     half = np.diff(ends)[:, None] / 2

@@ -31,7 +31,7 @@ def compile_loop(function: Function) -> Function:
 def windows(line: Floats, spare: Floats, total: Floats, taps: int, spread: int) -> None:
     """Sums of ``taps`` entries of ``line``, ``spread`` apart, into the beginning of ``total``, which is as long.
 
-    Windows double, and take one entry more where the binary digits of ``taps`` say so: 1, 2, 5, 11.
+    Windows double, and add one entry for each set binary digit of ``taps``: 1, 2, 5, 11.
     """
     digits = 0
     while taps >> (digits + 1):
@@ -94,11 +94,11 @@ def _block_ends(image: Floats, rows: Any, ends: Floats, width: int, least: int) 
 
 @compile_loop
 def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, scratch: Any) -> None:
-    """Sums over the taps of a column of filters: one line of ``into`` for each output row, padding left free.
+    """Compute sums over the taps of a column of filters: one line of ``into`` per output row, without the padding.
 
-    Few taps are added one by one. Of many, rows come in blocks of as many as there are taps: a window is the end of one
-    block, summed from its last row backwards, and the beginning of the next. That takes as long for many taps as for
-    few, and no sum is ever taken back, so that small sums after large ones keep their digits.
+    A few taps are added one by one. For many taps, rows are grouped in blocks of that many rows: a window consists of
+    the end of one block, summed backwards from its last row, and the beginning of the next. The cost does not depend on
+    the number of taps, and nothing is subtracted, so small sums after large ones keep their digits.
     """
     (_, columns, before), all_taps, all_spread, all_stride = boxes
     taps, spread, stride, pitch, width = all_taps[0], all_spread[0], all_stride[0], columns.shape[0], image.shape[1]
@@ -126,7 +126,7 @@ def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, scratch: Any) 
 
 @compile_loop
 def _pad(line: Floats, columns: Any, before: int, width: int) -> None:
-    """Fill what surrounds the ``width`` pixels of every row of ``line`` as ``columns`` says (-1: zero)."""
+    """Fill the padding of every row of ``width`` pixels in ``line`` as ``columns`` says (-1: zero)."""
     pitch = columns.shape[0]
     for i in range(line.shape[0] // pitch):
         row = line[i * pitch : (i + 1) * pitch]
@@ -160,7 +160,7 @@ def _is_three_by_three(image: Floats, out: Floats, boxes: Any) -> bool:
 
 @compile_loop
 def _three_by_three(image: Floats, out: Floats, rows: Any, columns: Any, scale: Any, line: Floats) -> None:
-    """3×3 sums without a padded copy: along the whole image at once, then what stands at its borders is put right."""
+    """Compute 3×3 sums without a padded copy: along the whole image first, then corrected at the borders."""
     height, width = image.shape
     gain, bias = scale
     pixels, sums = image.reshape(-1), out.reshape(-1)
@@ -235,7 +235,7 @@ def _box_sums(images: Floats, out: Floats, boxes: Any, scale: Any) -> None:
 
 
 class Boxes:
-    """Box sums of one geometry: `out_size`, and `into` that runs them on a lot of images."""
+    """Box sums of one geometry: `out_size`, and `into`, which applies them to a batch of images."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """`box_sum`: sums over the taps of a convolution kernel, without patches and without subtraction.
 
-What a layer sees of an image pair are box sums of x², y² and (x - y)². Each axis is summed by doubling: windows of
-1, 2, 4, … taps are sums of two shorter ones, and a window of k taps is put together from the binary digits of k. That
-takes about 2 log₂ k passes. A summed-area table takes two, but subtracts large totals: in float32 dark patches lose all
-digits there. Here sums of zeros are exactly 0 and sums of positive terms keep full relative accuracy.
+A layer depends on an image pair through box sums of x², y² and (x - y)². Each axis is summed by doubling: windows of 1,
+2, 4, … taps are sums of two shorter ones, and a window of k taps is assembled from the binary digits of k. That takes
+about 2 log₂ k passes. A summed-area table needs two passes, but subtracts large totals: in float32 dark patches lose
+all digits there. Here sums of zeros are exactly 0 and sums of positive terms keep full relative accuracy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def box_sum(
 def output_size(
     size: int, taps: int, stride: int = 1, dilation: int = 1, padding: tuple[int, int] = (0, 0), mode: str = "zeros"
 ) -> int:
-    """Number of kernel positions along one axis; refuses what ``torch.nn.ConvNd`` would refuse."""
+    """Return the number of kernel positions along one axis; refuse arguments that ``torch.nn.ConvNd`` would refuse."""
     if mode not in PADDING_MODES:
         raise InputError(f"padding_mode = {mode!r} must be one of {', '.join(PADDING_MODES)}")
     widest, limit = max(padding), {"circular": size, "reflect": size - 1}.get(mode)

@@ -3,9 +3,9 @@
 The rule: NumPy arrays or torch CPU tensors without gradient, float32 or float64, numba installed, and either at least
 `WORTH_COMPILING` map entries of work, this time or in all calls together, or the loops already loaded. Array
 expressions take about 10 ns for a map entry and a layer, the loops about 4. Loading the loops costs about 0.7 s from
-numba's cache on disk and 8 s the first time ever. At the bound array expressions take about 3 s: a small first job does
-not wait for the compiler, and whoever computes often pays for both at most once. Whether the cache is filled plays no
-part, because the first run and the second must give the same digits.
+numba's cache on disk and 8 s the first time ever. At this bound, array expressions take about 3 s: a small first job
+does not wait for the compiler, and frequent computations pay for both at most once. Whether the cache is filled plays
+no part, because the first run and the second must give the same digits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _asked = {"entries": 0}  # of all calls so far
 
 
 def fused_loops(*arrays: Array, entries: int) -> ModuleType | None:
-    """The module `_fused` if the rule above holds for these arrays and ``entries`` more (pairs × pixels), else None."""
+    """Return the module `_fused` if the rule above holds for these arrays and ``entries`` more; otherwise None."""
     if not all(map(is_plain, arrays)):
         return None
     _asked["entries"] += entries

@@ -97,7 +97,7 @@ def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
 
 @compile_loop
 def _relu_layer(maps: Floats, out: Floats, boxes: Any, scale: Any, series: Any, rectified: bool) -> None:
-    """Box sums of maps [3, pairs, H, W] of kxx, kyy and d, and the ReLU: one pair after the other, in the cache."""
+    """Compute box sums of maps [3, pairs, H, W] of kxx, kyy and d, and the ReLU, pair by pair, in the cache."""
     gain, bias, nothing = scale
     scratch = scratch_for(boxes, maps, out)
     for pair in range(maps.shape[1]):
@@ -151,7 +151,7 @@ def _series(dtype: Any) -> tuple[Any, ...]:
 
 
 def threads() -> int:
-    """Torch's thread count where torch is in use, else the processors this process may run on."""
+    """Return torch's thread count if torch is in use, otherwise the number of processors of this process."""
     torch = sys.modules.get("torch")
     if torch is not None:
         return int(torch.get_num_threads())
@@ -164,7 +164,7 @@ def _lots(share: slice, pixels: int) -> list[slice]:
 
 
 def pair_maps(x: Floats, y: Floats) -> Floats:
-    """Σ_c x², Σ_c y², Σ_c (x-y)² of pairs [pairs, channels, …], as one array [3, pairs, …]."""
+    """Return Σ_c x², Σ_c y², Σ_c (x-y)² of pairs [pairs, channels, …], as one array [3, pairs, …]."""
     pairs, channels, *size = x.shape
     u, v = (np.ascontiguousarray(images).reshape(pairs, channels, -1) for images in (x, y))
     maps = np.empty((3, pairs, math.prod(size)), x.dtype)
@@ -219,7 +219,7 @@ def weighted(kxx: Floats, kyy: Floats, gap: Floats, *, gain: float, bias: float,
 
 
 def _part(three: Any, share: slice) -> tuple[Any, ...]:
-    """Of three maps a share of each, which stays contiguous."""
+    """Return a share of each of three maps, which stays contiguous."""
     return tuple(values[share] for values in three)
 
 

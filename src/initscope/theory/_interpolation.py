@@ -1,15 +1,14 @@
 r"""Expectations of an activation over many elements, interpolated from a few that are integrated.
 
 Images have hundreds of thousands of positions, and a quadrature in two dimensions for each takes minutes. The moments
-are smooth functions of u = log kxx, v = log kyy and the angle θ, so Chebyshev grids of some thousand nodes do. What is
-interpolated never vanishes: second moments over the variance, and the two parts of the squared distance,
+are smooth functions of u = log kxx, v = log kyy and the angle θ, so Chebyshev grids of a few thousand nodes suffice.
+The interpolated functions never vanish: second moments over the variance, and the two parts of the squared distance,
 
 .. math:: E(\sigma(X)-\sigma(Y))^2 = (u-v)^2\,r(u,v) + (1-\cos\theta)\,a(u,v,\theta).
 
-Space is cut into cells at fixed positions, each with a grid of its own that is kept: the layers of a network, and
-networks after it, share them. Orders rise until random points of a cell agree with quadrature to a fifth of
-`TOLERANCE`, so that no point between them is off by more than the whole; the elements of cells where they do not, and
-of those with few elements, are integrated one by one.
+Space is divided into cells at fixed positions, each with a cached grid: all layers and networks share them. Orders rise
+until random points of a cell agree with quadrature to a fifth of `TOLERANCE`, so that no point between them is off by
+more than the whole; the elements of cells where they do not, and of those with few elements, are integrated one by one.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tup
 
 
 def _moment(xp: Any, second_moment: Moment, k: Array) -> Array:
-    """Second moments, cell by cell; of constants, and where they are not smooth enough, directly."""
+    """Return second moments, cell by cell; directly for constants and if they are not smooth enough."""
     result, rest, w = xp.zeros_like(k), k <= 0, _logarithm(xp, k)
     cells = xp.astype(xp.floor(w / _SIDE), xp.int64)
     for cell in xp.unique_values(cells).tolist():
@@ -108,7 +107,7 @@ def _ends(index: int, side: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _line(xp: Any, second_moment: Moment, cell: int, tolerance: float, device: Any) -> _Line | None:
-    """Second moments over the variance in one cell, or None where they are not smooth enough."""
+    """Return second moments over the variance in one cell, or None if they are not smooth enough."""
     line = _Line(_Axis(xp, *_ends(cell, _SIDE), _LINE, device), lambda w: second_moment(xp, xp.exp(w)) / xp.exp(w))
     points = _points(xp, (cell,), (_SIDE,), device)[0]
     truth = second_moment(xp, xp.exp(points)) / xp.exp(points)
@@ -117,7 +116,7 @@ def _line(xp: Any, second_moment: Moment, cell: int, tolerance: float, device: A
 
 @lru_cache(maxsize=256)
 def _grid(xp: Any, distance: Distance, cell: Cell, tolerance: float, device: Any) -> _Parts | None:
-    """Squared distances in one cell, or None where they are not smooth enough."""
+    """Return squared distances in one cell, or None if they are not smooth enough."""
     u, v, theta = _points(xp, cell, (_SIDE, _SIDE, _ANGLE), device)
     kxx, kyy = xp.exp(u), xp.exp(v)
     d = (xp.sqrt(kxx) - xp.sqrt(kyy)) ** 2 + 4 * xp.sqrt(kxx * kyy) * xp.sin(theta / 2) ** 2
@@ -133,7 +132,7 @@ def _grid(xp: Any, distance: Distance, cell: Cell, tolerance: float, device: Any
 
 
 def _points(xp: Any, cell: tuple[int, ...], sides: tuple[float, ...], device: Any) -> list[Array]:
-    """Random points of a cell, more of them near its ends, where polynomials are inaccurate and angles small."""
+    """Return random points of a cell, more of them at its ends, where polynomials are inaccurate and angles small."""
     random = np.random.default_rng(0).random((len(cell), 128)) ** 2
     random[:, 1::3] = 1 - random[:, 1::3]
     return [
@@ -147,7 +146,7 @@ def _error(xp: Any, got: Array, truth: Array) -> float:
 
 
 class _Axis:
-    """Chebyshev nodes on [low, high], and the polynomials that are 1 at one of them."""
+    """Return Chebyshev nodes on [low, high], and the polynomials that are 1 at one of them."""
 
     def __init__(self, xp: Any, low: float, high: float, count: int, device: Any) -> None:
         self._xp, self._low, self._width, self._count = xp, low, max(high - low, 1e-12), count
@@ -169,7 +168,7 @@ class _Axis:
 
 
 class _Line:
-    """A function of one variable from its values at Chebyshev nodes."""
+    """Return a function of one variable from its values at Chebyshev nodes."""
 
     def __init__(self, axis: _Axis, function: Callable[[Array], Array]) -> None:
         self._axis = axis

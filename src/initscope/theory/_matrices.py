@@ -1,4 +1,4 @@
-"""Matrices that users give: checked, and the orthonormal basis of what they span."""
+"""Matrices of users: checks, and the orthonormal basis of their span."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checked_matrix(name: str, value: Array) -> np.ndarray:
 
 
 def orthonormal(matrix: np.ndarray) -> np.ndarray:
-    """Orthonormal basis of the column span; columns that add nothing are dropped."""
+    """Return an orthonormal basis of the column span; dependent columns are dropped."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     rank = int((values > values[0] * max(matrix.shape) * np.finfo(np.float64).eps).sum()) if values[0] > 0 else 0
     if rank == 0:

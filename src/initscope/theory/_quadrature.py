@@ -57,11 +57,11 @@ def expect_pair(
 ) -> Array:
     """E[combine(σ(X), σ(Y))] for X, Y jointly Gaussian with variances kxx, kyy and E(X-Y)² = d.
 
-    With ``covariance`` the third number is kxy instead of d: right for variances that differ by many digits, where d
-    has lost what kxy has; near cosine 1 it is the other way round.
+    With ``covariance`` the third number is kxy instead of d: accurate for variances that differ by many digits, for
+    which d loses the digits of kxy; near cosine 1 the opposite holds.
 
-    At cosine ±1 the second direction has no length, and autograd would see none of its curvature: where gradients are
-    asked for, the half gap is moved inside there, by 1e-16 at 1 and by 1e-9 at -1.
+    At cosine ±1 the second direction has length zero, and autograd would miss its curvature: if gradients are needed,
+    the half gap is moved inside, by 1e-16 at 1 and by 1e-9 at -1.
     """
     # Nodes depend on the elements only where there are no kinks, and no gradients are asked for.
     smooth = not kinks and not any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d))
@@ -78,7 +78,7 @@ def expect_pair(
 
 @dataclass(frozen=True)
 class _Pair:
-    """What `expect_pair` integrates: over X, and within that over Y given X, both cut where σ bends."""
+    """Integrals of `expect_pair`: over X, and inside over Y given X, both split at the bends of σ."""
 
     xp: Any
     value: Value
@@ -136,7 +136,7 @@ def _with_bends(xp: Any, kinks: Sequence[float], *variances: Array) -> tuple[flo
 
 
 def _scaled_kink(xp: Any, kink: float, scale: Array) -> Array:
-    """Where scale·z meets the kink; far outside when the variable is the constant 0."""
+    """Return z at which scale·z meets the kink; far outside if the variable is the constant 0."""
     positive = scale > 0
     return xp.where(positive, kink / xp.where(positive, scale, xp.ones_like(scale)), xp.full_like(scale, _REACH))
 
@@ -163,7 +163,7 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rule(xp: Any, level: int, breaks: list[Array], like: Array) -> tuple[Array, Array]:
-    """Nodes and standard Gaussian weights on the last axis: trapezoidal without breaks, panels with them."""
+    """Return nodes and standard Gaussian weights on the last axis: trapezoidal without breaks, panels with them."""
     device = like.device
     if not breaks:
         z, weight = _trapezoid(level)
@@ -186,7 +186,7 @@ def _rule(xp: Any, level: int, breaks: list[Array], like: Array) -> tuple[Array,
 def _adaptive(
     xp: Any, evaluate: Callable[..., Array], count: Callable[[int], int], inputs: tuple[Array, ...], levels: int = 5
 ) -> Array:
-    """Evaluate elementwise at the first level that agrees with the next one on a sample, chunk by chunk."""
+    """Evaluate elementwise, in chunks, at the first level that agrees with the next one on a sample."""
     dtype, shape, flat = flattened(xp, *inputs)
     size = flat[0].shape[0]
     if size == 0:
@@ -237,7 +237,7 @@ def numerical_derivative(
 
 
 def find_kinks(function: Callable[[Any], Any], reach: float = 8.0, points: int = 3201) -> tuple[float, ...]:
-    """Points in [-reach, reach] where the function or its slope jumps, found by halving the most bent intervals.
+    """Return points in [-reach, reach] where the function or its slope jumps, by bisection of the most bent intervals.
 
     A smooth function's second difference shrinks fourfold when the step is halved, a kink's only twofold, a jump's
     not at all.

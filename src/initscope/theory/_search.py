@@ -1,4 +1,4 @@
-"""The smallest whole number that is enough: one search for widths, depths, dimensions and bits."""
+"""Search for the smallest sufficient whole number, shared by widths, depths, dimensions and bits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["log_excess", "smallest"]
 
 
 def log_excess(failure: float, aim: float) -> float:
-    """How far a probability of failure exceeds its aim, in logarithms: nearly linear in size, as `smallest` likes."""
+    """Return by how much a probability of failure exceeds its target, in logarithms: nearly linear in size."""
     return math.log(failure / aim) if failure > 0 else -math.inf
 
 
 def smallest(excess: Callable[[int], float], *, guess: int = 1, scan: int = 8, most: int = 2**48) -> int:
-    """Smallest whole number whose ``excess`` is at most 0, for an excess that falls with size.
+    """Return the smallest whole number whose ``excess`` is at most 0, for an excess that decreases with size.
 
-    The first ``scan`` numbers are tried one by one (atoms make the smallest sizes irregular), then a bracket grown from
-    ``guess`` is closed by interpolation, with bisection where that does not halve it.
+    The first ``scan`` numbers are tried one by one (atoms make the smallest sizes irregular). Then a bracket around
+    ``guess`` is closed by interpolation, or by bisection if that does not halve it.
 
     >>> smallest(lambda size: 1000.5 - size)
     1001

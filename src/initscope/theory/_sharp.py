@@ -30,7 +30,7 @@ _RAREST = 5e-4
 class SharpFilters(Result):
     """`sharp_filters`, `sharp_inner_filters`: the number and its 95 % interval from the pilot.
 
-    ``normal`` is the number by the normal limit alone, ``resampled`` says whether the failures were counted instead;
+    ``normal`` is the number from the normal limit alone, ``resampled`` says whether the failures were counted instead;
     ``sd`` is the standard deviation of one filter's share, ``center`` the pilot's cosine, or mean inner product.
     """
 
@@ -54,9 +54,9 @@ def sharp_filters(
     .. math:: s^2 = \operatorname{Var}\Bigl[\frac{a}{\sqrt{\bar b\bar c}} - \frac{\rho}{2}\Bigl(\frac{b}{\bar b} +
               \frac{c}{\bar c}\Bigr)\Bigr], \qquad N \approx \Bigl(\frac{z_{1-\delta/2}\,s}{\varepsilon}\Bigr)^2 .
 
-    That is the limit of many filters. Up to a thousand of them N comes instead from counting failures of layers
-    resampled from the pilot, which knows the tails (at 20 filters the limit's 5 % are nearer 7 %); below 5e-4 failures
-    are too rare to count, and the limit is multiplied by what counting changes at 5e-4. The interval is that of s².
+    This is the limit of many filters. Up to a thousand filters, N comes from counting failures of layers that are
+    resampled from the pilot, which includes the tails (at 20 filters the limit's 5 % is closer to 7 %). Below 5e-4,
+    failures are too rare to count, and the limit is multiplied by the correction at 5e-4. The interval is that of s².
     Layers in which all filters vanish on an image have no angle and count as failures, also where the cosine of the
     others never varies. Beyond [Nachum2022]_ corollary 1, whose number it replaces.
     """
@@ -126,10 +126,12 @@ def _sharp(
 
 
 def living_filters(norm_x: np.ndarray, norm_y: np.ndarray, *, delta: float) -> int:
-    """Fewest filters of which, but for a probability delta, one lives on each image: a black output has no angle.
+    """Return the fewest filters of which, except with probability delta, one is nonzero on each image.
 
-    From a pilot's squared norms: filters are independent, so N of them are all dead with the N-th power of the share
-    that is. Beyond the sources; [Nachum2022]_ corollary 1 takes it for granted.
+    A black output has no angle.
+
+    This follows from a pilot's squared norms: filters are independent, so N of them are all zero with the N-th power of
+    the share of zero filters. Source: beyond the sources; [Nachum2022]_ corollary 1 assumes it.
     """
     dead = np.stack([np.asarray(norm_x) == 0, np.asarray(norm_y) == 0], axis=1)
     first, second, both = (float(share) for share in (*dead.mean(axis=0), dead.all(axis=1).mean()))
@@ -137,7 +139,7 @@ def living_filters(norm_x: np.ndarray, norm_y: np.ndarray, *, delta: float) -> i
 
 
 def filter_share_sd(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> float:
-    """Standard deviation s of one filter's share in the output cosine, from a pilot as in `sharp_filters`."""
+    """Return the standard deviation s of a filter's share in the output cosine, from a pilot as in `sharp_filters`."""
     return float(_filter_shares(inner, norm_x, norm_y)[2].std())
 
 
@@ -169,7 +171,7 @@ def _resampled_failure(
     layers: int,
     seed: int,
 ) -> float:
-    """Share of ``layers`` layers of ``size`` filters drawn from the pilot whose value is off by more than eps."""
+    """Return the share of ``layers`` layers of ``size`` filters drawn from the pilot whose error exceeds eps."""
     generator = np.random.default_rng([seed, size])
     chunk = max(1, (1 << 21) // size)
     # One column at a time: gathering rows is ten times slower.
@@ -183,7 +185,10 @@ def _resampled_failure(
 
 
 def layer_cosines(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> np.ndarray:
-    """Cosines from inner products and squared norms; infinite where an output vanishes, so that no band contains it."""
+    """Return cosines from inner products and squared norms.
+
+    Infinite if an output vanishes, so that no band contains it.
+    """
     norms = np.sqrt(norm_x * norm_y)
     cosines: np.ndarray = np.divide(inner, norms, out=np.full(norms.shape, np.inf), where=norms > 0)
     return cosines

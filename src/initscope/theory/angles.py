@@ -1,8 +1,8 @@
-r"""What one wide dense layer does to the angle of a pair, and what many of them do in the end.
+r"""Effect of one wide dense layer on the angle of a pair, and the limit of many layers.
 
 `relu_cosine` is the map of a He-initialized ReLU layer, `cosine_map` that of any activation; `fixed_points`,
-`slope_at_one`, `critical_gain` and `collapse_depth` say where a deep stack of them leads.
-Angles are in radians, :math:`\rho = \cos\theta`.
+`slope_at_one`, `critical_gain` and `collapse_depth` describe deep stacks. Angles are in radians, :math:`\rho =
+\cos\theta`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ def relu_cosine(rho: Array) -> Array:
 
     .. math:: \hat R(\rho) = \frac{\sqrt{1-\rho^2} + (\pi - \arccos\rho)\,\rho}{\pi} = \rho + \psi(\theta)
 
-    The ratio of expectations over i.i.d. zero-mean Gaussian weights, any width; the cosine itself concentrates as the
-    width grows. Near 1 use `relu_cosine_gap`, which keeps the digits of ``1 - result``.
-    [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2; the concentration of output angles in [Giryes2016]_ and [Bronstein2016]_.
+    It is the ratio of expectations over i.i.d. zero-mean Gaussian weights, for any width; the cosine itself
+    concentrates around it as the width grows. Near 1 use `relu_cosine_gap`, which preserves the digits of ``1 -
+    result``. [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2; the concentration of output angles is in [Giryes2016]_ and
+    [Bronstein2016]_. [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2; the concentration of output angles in [Giryes2016]_ and
+    [Bronstein2016]_.
 
     >>> round(float(relu_cosine(0.0)), 6)      # 1/pi
     0.31831
@@ -59,7 +61,7 @@ def relu_cosine(rho: Array) -> Array:
 def relu_cosine_gap(gap: Array) -> Array:
     r"""The map of `relu_cosine` in the variable ``gap = 1 - rho``: returns :math:`1 - \hat R(1 - gap)`.
 
-    Relative error below 1e-12 for gaps from 1e-14 to 2, where ρ itself has no digits left.
+    The relative error is below 1e-12 for gaps from 1e-14 to 2, for which ρ itself has no digits left.
 
     >>> float(relu_cosine_gap(2.0))      # opposite inputs become orthogonal
     1.0
@@ -84,8 +86,9 @@ def zero_sum_relu_cosine(rho: Array, strength: float = 1.0) -> Array:
 
     .. math:: \frac{\hat R(\rho) - \lambda/\pi}{1 - \lambda/\pi}, \qquad \lambda = \text{strength}
 
-    λ = 1: slope 1.467 at ρ = 1 (unstable) and .733 at ρ = 0 (stable), so angles open to 90°; λ = 0 is `relu_cosine`;
-    between them λ sets the angle at which deep layers settle. The opening that [Nachum2022]_ section 4.2 reports.
+    λ = 1 has slope 1.467 at ρ = 1 (unstable) and .733 at ρ = 0 (stable), so angles grow to 90°; λ = 0 is `relu_cosine`;
+    values in between determine the angle to which deep layers converge. The opening that [Nachum2022]_ section 4.2
+    reports.
 
     >>> float(zero_sum_relu_cosine(0.0))
     0.0
@@ -129,7 +132,7 @@ def cosine_map(
     bias_variance: float = 0.0,
     strength: float = 0.0,
 ) -> Array:
-    r"""Pre-activation cosine one layer on, for two inputs of equal pre-activation ``variance`` k and cosine ρ.
+    r"""Return the next layer's pre-activation cosine, for inputs of equal pre-activation ``variance`` k and cosine ρ.
 
     .. math:: \frac{\sigma_w^2(\hat\sigma(k, k, \rho k) - \lambda\,m^2) + \sigma_b^2}
                    {\sigma_w^2(\hat\sigma(k, k, k) - \lambda\,m^2) + \sigma_b^2},\qquad m = E\,\sigma(X)
@@ -152,7 +155,7 @@ def _gap_map(
     bias_variance: float = 0.0,
     strength: float = 0.0,
 ) -> Array:
-    """`cosine_map` in the variable 1 - ρ, which keeps its digits near 0."""
+    """Return `cosine_map` in the variable 1 - ρ, which keeps its digits near 0."""
     sigma = activation(sigma)
     xp, gap = namespace(gap)
     k = xp.full_like(gap, check_between("variance", variance, 0.0, math.inf))
@@ -175,8 +178,8 @@ def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
 
     Source: [Poole2016]_; partial zero sums go beyond it.
 
-    A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth. Angles below
-    1e-4 are not searched. A map that keeps every cosine (identity) has only its ends listed.
+    A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth. Angles below 1e-4
+    are not searched. For a map that preserves every cosine (identity), only the ends are listed.
 
     >>> [(f"{abs(p.cosine):.6f}", p.stable) for p in fixed_points("relu", strength=1.0)]
     [('0.000000', True), ('1.000000', False)]
@@ -219,11 +222,11 @@ def slope_at_one(
 ) -> float:
     r"""Slope χ of `cosine_map` at ρ = 1: below 1 nearby inputs merge, above 1 they part.
 
-    Source: [Poole2016]_, where it is χ₁.
+    Source: [Poole2016]_, under the name χ₁.
 
     .. math:: \chi = \frac{\sigma_w^2\,k\,E[\sigma'(X)^2]}{\sigma_w^2(E[\sigma(X)^2] - \lambda m^2) + \sigma_b^2}
 
-    Infinite where σ jumps (sign, step): 1 - ρ then becomes a multiple of its own root.
+    It is infinite if σ jumps (sign, step): 1 - ρ then becomes a multiple of its square root.
 
     >>> round(slope_at_one("relu"), 12)
     1.0
@@ -240,7 +243,7 @@ def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
 
     Source: [Schoenholz2017]_.
 
-    0 where χ is 0 or infinite: one layer decides.
+    It is 0 if χ is 0 or infinite: one layer decides.
     """
     chi = slope_at_one(sigma, **layer)
     if chi in (0, math.inf):
@@ -251,11 +254,11 @@ def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
 def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float:
     r"""Gain (square root of fan-in times weight variance) at the edge of chaos: χ = 1 at the variance's fixed point.
 
-    With the fixed point k as the unknown, :math:`\sigma_w^2 = (k - \sigma_b^2)/E[\sigma^2]` and
-    :math:`\chi = (k-\sigma_b^2)E[\sigma'^2]/E[\sigma^2]`. Homogeneous activations without bias have χ = 1 at the gain
-    that keeps the variance. When σ(0) = 0 and there is no bias, k = 0 solves it: the gain is one over the root mean
-    square of σ' on either side of 0. Activations whose variance grows without end at that gain (GELU, SiLU, Mish: small
-    signals grow) are refused, and so are those that jump. [Schoenholz2017]_, [Poole2016]_.
+    With the fixed point k as the unknown, :math:`\sigma_w^2 = (k - \sigma_b^2)/E[\sigma^2]` and :math:`\chi =
+    (k-\sigma_b^2)E[\sigma'^2]/E[\sigma^2]`. Homogeneous activations without bias have χ = 1 at the gain that keeps the
+    variance. When σ(0) = 0 and there is no bias, k = 0 solves it: the gain is one over the root mean square of σ' on
+    either side of 0. Activations whose variance grows without bound at that gain (GELU, SiLU, Mish: small signals grow)
+    and activations with jumps are refused. [Schoenholz2017]_, [Poole2016]_. [Schoenholz2017]_, [Poole2016]_.
 
     >>> round(critical_gain("relu") ** 2, 12), round(critical_gain("tanh"), 9)
     (2.0, 1.0)
@@ -284,7 +287,7 @@ _NEARBY = 1.05
 
 
 def _critical_variance(sigma: Activation, bias_variance: float) -> tuple[float, float]:
-    """Fixed point of the variance at which χ = 1 (a tiny one for 0), and the gain that makes it one."""
+    """Return the fixed point of the variance at which χ = 1 (a tiny one for 0), and the gain for it."""
     if bias_variance == 0 and float(sigma(0.0)) == 0:
         slope = math.hypot(float(sigma.derivative(-1e-9)), float(sigma.derivative(1e-9))) / math.sqrt(2)
         if slope > 0:

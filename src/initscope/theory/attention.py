@@ -1,9 +1,10 @@
-r"""What softmax attention does to tokens before anything is learned: how many keys it reads, and when tokens collapse.
+r"""Effect of softmax attention on tokens at initialization: how many keys it uses, and when tokens collapse.
 
 Logits of a query are i.i.d. :math:`N(0, s^2)` over T keys here, s their `deviation`. `participation` and `entropy` are
-exact for every T; `frozen_participation` is their limit for large T [Derrida1981]_. Of tokens with equal cosines ρ only
-:math:`s\sqrt{1-\rho}` counts, because a common part of all logits drops out. `uniform_cosine` and `collapse_depth` say
-how fast tokens become one where attention is spread out [Dong2021]_, [Noci2022]_; `growth_exponent` reads exponents.
+exact for every T; `frozen_participation` is their limit for large T [Derrida1981]_. For tokens with equal cosines ρ
+only :math:`s\sqrt{1-\rho}` matters, because a common part of all logits cancels. `uniform_cosine` and `collapse_depth`
+give the rate at which tokens become equal if attention is spread out [Dong2021]_, [Noci2022]_; `growth_exponent` fits
+exponents.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def participation(tokens: int, deviation: float) -> float:
 
     .. math:: Y_2 = T\int_0^\infty u\;E[e^{2E-ue^E}]\;E[e^{-ue^E}]^{T-1}\,du, \qquad E\sim N(0, s^2)
 
-    From :math:`S^{-2} = \int u e^{-uS}du` with S the sum of the exponentials; exact for every T and s. 1/T for s = 0,
-    and 1 as s grows. The lognormal estimate :math:`e^{s^2}/T` holds only far below :math:`s = \sqrt{2\ln T}`. The
-    random energy model [Derrida1981]_ has the limit of large T; the integral goes beyond the sources.
+    It follows from :math:`S^{-2} = \int u e^{-uS}du` with S the sum of the exponentials; exact for every T and s. The
+    lognormal estimate :math:`e^{s^2}/T` holds only far below :math:`s = \sqrt{2\ln T}`. The random energy model
+    [Derrida1981]_ has the limit of large T; the integral goes beyond the sources.
 
     >>> round(participation(512, math.sqrt(math.log(512))), 4), participation(1, 3.0), participation(4, 0.0)
     (0.1015, 1.0, 0.25)
@@ -60,14 +61,16 @@ def participation(tokens: int, deviation: float) -> float:
 
 
 def entropy(tokens: int, deviation: float) -> float:
-    r"""Mean entropy of a softmax of T i.i.d. Gaussian logits, as a share of ln T: 1 for uniform weights, 0 for one key.
+    r"""Mean entropy of a softmax of T i.i.d. The logits are Gaussian.
+
+    The entropy is relative to ln T: 1 for uniform weights, 0 for one key.
 
     .. math:: E\,\ln S - E\sum_j p_j E_j = \int_0^\infty \big(e^{-u} - \varphi(u)^T\big)\frac{du}{u}
         - T\int_0^\infty E[E\,e^{E-ue^E}]\,\varphi(u)^{T-1}\,du, \qquad \varphi(u) = E\,e^{-ue^E}
 
     Exact for every T > 1 and s.
 
-    Of [Derrida1981]_'s model at finite T; the integral goes beyond the sources.
+    This is the model of [Derrida1981]_ at finite T; the integral goes beyond the sources.
 
     >>> entropy(16, 0.0), round(entropy(512, 0.1), 3)
     (1.0, 0.999)
@@ -102,7 +105,7 @@ def _grid(tokens: int, deviation: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _log_laplace(heights: Floats, weights: Floats) -> Floats:
-    """ln E exp(-u e^E) of ``heights`` u e^E, with its digits where it is near 0."""
+    """Return ln E exp(-u e^E) of ``heights`` u e^E, accurate near 0."""
     lost = (weights * -np.expm1(-heights)).sum(axis=1)
     left = np.maximum((weights * np.exp(-heights)).sum(axis=1), 1e-300)
     return np.asarray(np.where(lost < 0.5, np.log1p(-np.minimum(lost, 0.5)), np.log(left)))
@@ -111,21 +114,23 @@ def _log_laplace(heights: Floats, weights: Floats) -> Floats:
 def expected_log_sum_exp(
     tokens: int, deviation: float, *, own_mean: Any = None, own_deviation: float | None = None
 ) -> Any:
-    r"""Mean of :math:`\ln\sum_j e^{E_j}` of V i.i.d. Gaussian logits, of which one may have a mean of its own.
+    r"""Mean of :math:`\ln\sum_j e^{E_j}` of V i.i.d. The logits are Gaussian, and one of them may have another mean.
 
     .. math:: \int_0^\infty \big(e^{-u} - \varphi(u)^{V-1}\,\varphi_o(u)\big)\frac{du}{u},
         \qquad \varphi(u) = E\,e^{-ue^E}
 
-    From :math:`\ln S = \int (e^{-u} - e^{-uS})\,du/u`; exact for every V and s. It is the expected cross-entropy of a
-    softmax whose target is another logit than the one with a mean. For small s and no such logit it is
-    :math:`\ln V + s^2/2`. The free energy of [Derrida1981]_'s model at finite V; the integral goes beyond the sources.
+    It follows from :math:`\ln S = \int (e^{-u} - e^{-uS})\,du/u`; exact for every V and s. It is the expected
+    cross-entropy of a softmax whose target is not the logit with the other mean. For small s and no such logit it is
+    :math:`\ln V + s^2/2`. This is the free energy of the model of [Derrida1981]_ at finite V; the integral goes beyond
+    the sources.
 
     Parameters
     ----------
     tokens : int
         Number of logits V, the one with a mean included.
     deviation : float
-        Standard deviation s of the logits. Above 40 the sum is taken for its largest term, which costs less than .1 %.
+        Standard deviation s of the logits. Above 40 the sum is replaced by its largest term, with an error of less than
+        .1 %.
     own_mean : float or array, optional
         Mean of one of the logits; None: all have mean 0.
     own_deviation : float, optional
@@ -180,7 +185,7 @@ def frozen_participation(tokens: int, deviation: float) -> float:
     r"""The limit of `participation` as T grows with :math:`s/\sqrt{\ln T}` fixed: :math:`\max(0, 1-\sqrt{2\ln T}/s)`.
 
     The random energy model [Derrida1981]_: below its critical temperature a few keys hold all of the weight. At T = 512
-    it is still far off: 0 where .25 is exact (s = √(2 ln T)).
+    the limit is still inaccurate: 0 where .25 is exact (s = √(2 ln T)).
 
     >>> frozen_participation(4096, math.sqrt(2 * math.log(4096))), round(frozen_participation(16, 8.0), 3)
     (0.0, 0.706)
@@ -193,9 +198,9 @@ def frozen_participation(tokens: int, deviation: float) -> float:
 def attended_variance(cosine: Any, tokens: int, deviation: float) -> Any:
     r"""Mean square after attention of tokens of mean square 1 and equal cosines ρ: :math:`\rho + (1-\rho)Y_2`.
 
-    Logits of keys with cosine ρ have a common part, which a softmax does not see: what is left has the deviation
-    :math:`s\sqrt{1-\rho}`, at which Y₂ (`participation`) is taken. Values have unit gain; times λ_V λ_O otherwise.
-    Beyond the sources: [GiorlandinoGoldt2026]_ take T to infinity, [Kedia2024]_ approximate the softmax.
+    Logits of keys with cosine ρ have a common part, which does not affect a softmax: the rest has the deviation
+    :math:`s\sqrt{1-\rho}`, at which Y₂ (`participation`) is evaluated. Values have unit gain; otherwise multiply by λ_V
+    λ_O. Beyond the sources: [GiorlandinoGoldt2026]_ take T to infinity, [Kedia2024]_ approximate the softmax.
 
     >>> attended_variance(1.0, 8, 3.0), attended_variance(0.0, 8, 0.0)
     (1.0, 0.125)
@@ -214,9 +219,9 @@ def uniform_cosine(cosine: Any, tokens: int, *, strength: float = 1.0, skip: boo
 
     .. math:: 1-\rho' = \frac{1-\rho}{1+\beta^2 v}, \qquad v = \rho + \frac{1-\rho}{T}
 
-    with β² = ``strength``, the variance gain of values and output weights. Without the skip all tokens are one at once:
-    ρ' = 1. Uniform attention is the limit of small logits; logits that are not small collapse more slowly.
-    The rank collapse of [Dong2021]_ and [Noci2022]_.
+    with β² = ``strength``, the variance gain of values and output weights. Without the skip connection all tokens
+    become equal at once: ρ' = 1. Uniform attention is the limit of small logits; logits that are not small collapse
+    more slowly. The rank collapse of [Dong2021]_ and [Noci2022]_.
 
     >>> uniform_cosine(0.0, 4, strength=4.0), uniform_cosine(0.3, 4, skip=False)
     (0.5, 1.0)
@@ -231,7 +236,7 @@ def uniform_cosine(cosine: Any, tokens: int, *, strength: float = 1.0, skip: boo
 
 
 def collapse_depth(strength: float) -> float:
-    r"""Blocks in which 1 - ρ falls by e where tokens are nearly one, with skips: :math:`1/\ln(1+\beta^2)`.
+    r"""Return the blocks in which 1 - ρ falls by e for nearly equal tokens, with skips: :math:`1/\ln(1+\beta^2)`.
 
     The fixed point of `uniform_cosine` is ρ = 1; near it v = 1. Infinite without attention, 0 as its gain grows.
 
@@ -248,8 +253,8 @@ def mean_token_cosine(gram: Array) -> Array:
 
     .. math:: \frac{\sum_{s,t} C_{st}/\sqrt{C_{ss}C_{tt}} - n}{n(n-1)}
 
-    over the n tokens with :math:`C_{tt} > 0`: a zero token (padding, or one that no expert received) has no direction.
-    The measure of collapse of [Noci2022]_.
+    The sums are over the n tokens with :math:`C_{tt} > 0`: a zero token (padding, or one that no expert received) has
+    no direction. The measure of collapse of [Noci2022]_.
 
     Parameters
     ----------
@@ -277,7 +282,7 @@ def mean_token_cosine(gram: Array) -> Array:
 
 
 def angle_exponent(before: float, after: float) -> float:
-    r"""λ_a = ln[(1-ρ')/(1-ρ)] of one block: below 0 tokens collapse, above they come apart [Cowsik2024]_.
+    r"""Return λ_a = ln[(1-ρ')/(1-ρ)] of one block: below 0 tokens collapse, above 0 they diverge [Cowsik2024]_.
 
     >>> round(angle_exponent(0.5, 0.75), 4)
     -0.6931
@@ -290,7 +295,7 @@ def angle_exponent(before: float, after: float) -> float:
 def residual_growth(depth: int, branch_variance: float, *, branches: int = 2, start: float = 1.0) -> float:
     r"""Mean square of a pre-norm residual stream after ``depth`` blocks: :math:`k_0 + L\,b\,\sigma^2`.
 
-    Every branch reads a normed stream and so adds the same variance: the stream grows linearly. With output weights
+    Every branch reads a normalized stream and so adds the same variance: the stream grows linearly. With output weights
     scaled by :math:`1/\sqrt{2L}` it stays bounded; with a norm after every sum it is 1.
 
     >>> residual_growth(32, 0.25), residual_growth(32, 0.25 / 64)
@@ -301,9 +306,9 @@ def residual_growth(depth: int, branch_variance: float, *, branches: int = 2, st
 
 
 def growth_exponent(sizes: Any, values: Any) -> Any:
-    r"""The slope of ln values against ln sizes, by least squares: α where values grow like sizes^α.
+    r"""Return the slope of ln values against ln sizes, by least squares: α if values grow like sizes^α.
 
-    ``values`` ``[..., len(sizes)]``; NaN where a value is not positive and finite.
+    ``values`` has shape ``[..., len(sizes)]``; the result is NaN if a value is not positive and finite.
 
     >>> growth_exponent([1, 2, 4], [3.0, 6.0, 12.0])
     1.0

@@ -1,8 +1,7 @@
-r"""How many: filters of a convolutional layer, dimensions of a linear one, bits of a sign embedding.
+r"""Required numbers: filters of a convolutional layer, dimensions of a linear layer, bits of a sign embedding.
 
 For each the source's bound with explicit constants, and the exact or sharp number next to it. Filters are i.i.d., so
-what they average concentrates; the constants of theorem 2 and corollary 1 of the JL-for-CNNs paper are derived in the
-docs (plan).
+their averages concentrate; the docs (plan) derive the constants of theorem 2 and corollary 1 of the JL-for-CNNs paper.
 """
 
 from __future__ import annotations
@@ -272,7 +271,7 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
 
     .. math:: P(|d_H - \theta/\pi| > \varepsilon)
 
-    ``angle=None`` takes the worst angle. Between two lattice points :math:`k/m \pm \varepsilon` the probability of
+    ``angle=None`` uses the worst angle. Between two lattice points :math:`k/m \pm \varepsilon` the probability of
     success is unimodal in the angle, so the worst is the limit at one of them: finitely many binomial sums, no search.
 
     >>> sign_failure(1, 0.4)                # one bit is always more than 0.4 off at 90 degrees

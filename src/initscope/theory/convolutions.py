@@ -29,7 +29,7 @@ def block_toeplitz(
 ) -> npt.NDArray[np.float64]:
     r"""Matrix A of a convolution: ``A @ x.ravel()`` is the output of the layer on ``x``, unrolled.
 
-    A convolutional layer is a dense one whose matrix repeats its weights. At stride 1 its blocks are Toeplitz (equal
+    A convolutional layer is a dense layer whose matrix repeats its weights. At stride 1 its blocks are Toeplitz (equal
     along diagonals) and so is their arrangement; with cyclic padding both are circulant. [Bronstein2016]_ reads a
     convolutional layer so.
 

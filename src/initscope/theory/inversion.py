@@ -1,4 +1,4 @@
-r"""What one layer, or many, still know of their input: recovery from outputs, its error and its limits.
+r"""Recovery of the input of one layer, or of many, from outputs: its error and its limits.
 
 Weights are i.i.d. Gaussian. `linear_estimate` is the estimate of Plan and Vershynin, `linear_estimate_error` its exact
 mean error, `deep_linear_error` that of many layers undone one by one; `span_probability`, `active_condition` and
@@ -36,7 +36,8 @@ Source = str | Activation | Callable[[Array], Array]
 def estimate_slope(variance: Array, source: Source = "relu") -> Array:
     r"""Mean slope :math:`\mu = E[\sigma'(X)] = E[X\sigma(X)]/k` of an activation at X of variance k (Stein's identity).
 
-    0 for even activations (cos, abs), whose outputs are the same for x and -x: the linear estimate is refused there.
+    It is 0 for even activations (cos, abs), whose outputs are the same for x and -x: the linear estimate is refused for
+    them.
 
     >>> float(estimate_slope(2.0).round(9))      # half of the units of a ReLU layer are active
     0.5
@@ -49,7 +50,7 @@ def estimate_slope(variance: Array, source: Source = "relu") -> Array:
 
 
 def _usable_slope(variance: float, sigma: Activation) -> float:
-    """The mean slope, if it is more than the rounding of its integral: an even activation has none."""
+    """Return the mean slope, if it exceeds the rounding error of its integral: an even activation has none."""
     slope = float(estimate_slope(variance, sigma))
     if abs(slope) <= 1e-9 * math.sqrt(float(sigma.second_moment(variance)) / variance):
         raise InputError(
@@ -62,7 +63,7 @@ def _usable_slope(variance: float, sigma: Activation) -> float:
 def preactivation_variance(second_moment: float, source: Source = "relu") -> float:
     """The variance k with :math:`E[σ(X)^2]` equal to the outputs' mean square: how large the input was.
 
-    For activations whose second moment grows with the variance, as those of all usual ones do.
+    The second moment must grow with the variance, as that of all common activations does.
 
     >>> round(preactivation_variance(0.5), 9)
     1.0
@@ -84,14 +85,15 @@ def preactivation_variance(second_moment: float, source: Source = "relu") -> flo
 
 
 def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, sd: float | None = None) -> Array:
-    r"""Estimate inputs from the outputs of a Gaussian layer without solving anything.
+    r"""Estimate inputs from the outputs of a Gaussian layer by one matrix product.
 
     .. math:: \hat x = \frac{A^T\sigma(Ax)}{m s^2\,E[\sigma'(s\|x\|g)]},\qquad
               \text{ReLU: } \hat x = \frac{2}{m s^2} A^T R(Ax)
 
     Unbiased over :math:`a_{ij}\sim N(0, s^2)`, with the error of `linear_estimate_error`; project it on the set that
     the inputs come from. ``outputs`` is ``[..., m]``; ``sd`` is s, by default the weights' root mean square. For
-    activations that are not homogeneous :math:`\|x\|` is read off the outputs' size. [PlanVershynin2016]_ section 1.
+    activations that are not homogeneous, :math:`\|x\|` follows from the norm of the outputs. [PlanVershynin2016]_
+    section 1. [PlanVershynin2016]_ section 1.
 
     >>> import numpy as np
     >>> A, x = np.random.default_rng(0).standard_normal((4000, 3)), np.array([1.0, 0.0, 0.0])
@@ -141,15 +143,15 @@ def linear_estimate_error(outputs: int, dimension: int, source: Source = "relu",
 
 
 def deep_linear_error(inputs: int, widths: Sequence[int], dimension: int | None = None) -> list[float]:
-    r"""Mean squared relative error of a ReLU network undone by the linear estimate alone, after 1, 2, … layers.
+    r"""Return the mean squared relative error of a ReLU network inverted by the linear estimate, layer by layer.
 
     .. math:: v_N = v_{N-1} + \frac{2^N d}{n_N} + \frac{3}{n_N}(1 + v_{N-1}),\qquad v_0 = 0
 
     The estimate :math:`A_1^T\cdots A_N^T y_N` (variance :math:`2/n_l`) is unbiased, but what a layer adds meets every
     earlier transpose, whose mean square gain is 2: the variance doubles per layer unless each intermediate estimate is
-    projected on the set that it comes from, as the theorem of [Giryes2016]_ supposes; errors then add up.
-    Only the final projection, on a subspace of ``dimension`` d (default: the input's), is counted here. To first order
-    in one over the widths.
+    projected on the set that it comes from, as the theorem of [Giryes2016]_ supposes; errors then add up. Only the
+    final projection, on a subspace of ``dimension`` d (default: the input's), is counted here. The result is to first
+    order in one over the widths.
 
     >>> deep_linear_error(64, [1000])      # one layer: (2·64 + 3)/1000
     [0.131]
@@ -168,7 +170,7 @@ def span_probability(outputs: int, inputs: int) -> float:
 
     Beyond the sources: the binomial distribution of the active rows.
 
-    Rows with a continuous density are in general position, so that their number decides. Exact.
+    Rows with a continuous density are in general position, so only their number matters. Exact.
 
     >>> round(span_probability(127, 64), 12)      # 64 of 127: as likely as 63 at the most
     0.5

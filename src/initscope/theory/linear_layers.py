@@ -1,4 +1,4 @@
-r"""Dense linear layers: what Johnson and Lindenstrauss promise of a cosine, and its exact distribution.
+r"""Dense linear layers: the bound of Johnson and Lindenstrauss for a cosine, and its exact distribution.
 
 The outputs of a layer of N Gaussian neurons are N independent pairs of correlation ρ, so the output cosine is a sample
 correlation around a known mean: its distribution is Fisher's, whatever the inputs' dimension.
@@ -74,7 +74,7 @@ def linear_cosine_failure(width: int, eps: float, *, rho: float = 0.0) -> float:
 
 
 def _upper_tail(width: int, rho: float, eps: float) -> float:
-    """P(r > ρ + eps), integrated in Fisher's variable z = artanh r, where the distribution is nearly Gaussian.
+    """Return P(r > ρ + eps), integrated in Fisher's variable z = artanh r, in which r is nearly Gaussian.
 
     With ζ = artanh ρ the powers in the density are those of cosh(z - ζ) and √(cosh z / cosh ζ): nothing cancels,
     however many neurons.
@@ -119,7 +119,7 @@ def linear_cosine_width(eps: float, delta: float, *, rho: float = 0.0, pairs: in
 
 
 def linear_cosine_bound(eps: float, delta: float, *, pairs: int = 1) -> int:
-    r"""A width that provably keeps every cosine within ``eps``: the Johnson–Lindenstrauss lemma for angles.
+    r"""Return a width that provably preserves every cosine within ``eps``: the Johnson–Lindenstrauss lemma for angles.
 
     .. math:: N \ge \frac{4\,(\sqrt2 + \sqrt{2\log(2/\delta)})^2}{\varepsilon^2}
               \quad\Rightarrow\quad P(|\rho_{out} - \rho_{in}| < \varepsilon) \ge 1 - \delta

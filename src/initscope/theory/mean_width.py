@@ -40,7 +40,7 @@ def gaussian_norm_mean(dimension: int) -> float:
 
     .. math:: E\|g\| = \sqrt2\,\frac{\Gamma((n+1)/2)}{\Gamma(n/2)} = \sqrt n\,(1 - \tfrac1{4n} + \tfrac1{32n^2} + \dots)
 
-    The series, four terms, takes over above n = 1000, where the gamma functions lose digits.
+    A series of four terms replaces it above n = 1000, where the gamma functions lose digits.
 
     >>> round(gaussian_norm_mean(1), 6)      # sqrt(2/pi)
     0.797885
@@ -73,10 +73,10 @@ def sudakov_log_packing(width: float, eps: float) -> float:
 
 @runtime_checkable
 class WidthSet(Protocol):
-    """What `initscope.mean_width` needs to know of a set.
+    """Interface of a set for `initscope.mean_width`.
 
-    A set may also have ``enclosing_radius``, the radius of the smallest ball around it (None: not known), with which
-    its intrinsic dimension is measured, and ``width_method``, how its width comes about: ``closed form`` if not said.
+    A set may also have ``enclosing_radius``, the radius of the smallest ball around it (None: unknown), from which its
+    intrinsic dimension follows, and ``width_method``, the method of its width: ``closed form`` by default.
     """
 
     @property
@@ -154,7 +154,7 @@ class Subspace:
 
     @property
     def enclosing_radius(self) -> float:
-        """That of the ball that cuts it."""
+        """Radius of the ball that cuts it."""
         return self.radius
 
     def support(self, g: Array) -> Array:
@@ -254,7 +254,7 @@ class SparseSet:
 
     @property
     def enclosing_radius(self) -> float | None:
-        """1 in coordinates; not known for other dictionaries."""
+        """It is 1 in coordinates, and unknown for other dictionaries."""
         return 1.0 if isinstance(self.dictionary, int) else None
 
     def support(self, g: Array) -> Array:
@@ -337,7 +337,10 @@ class GaussianMixture:
 
     @property
     def enclosing_radius(self) -> float | None:
-        """Of one component that of its own ball, of centered ones that of the cutting ball; of others not known."""
+        """For one component it is that of its own ball, for centered ones that of the cutting ball.
+
+        For others it is unknown.
+        """
         if len(self._frames) == 1:
             return self._reach(self._centers[0])
         centered = np.allclose(self._centers, 0, atol=1e-12 * self._reach(np.zeros(1)))

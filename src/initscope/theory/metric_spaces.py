@@ -1,4 +1,4 @@
-r"""How far two finite metric spaces are from each other: distortion of a map, and the Gromov–Hausdorff distance.
+r"""Distance of two finite metric spaces: distortion of a map, and the Gromov–Hausdorff distance.
 
 The talk's stable embedding ([Bronstein2016]_, [Giryes2016]_) is a statement "in the Gromov–Hausdorff sense": a map that
 changes no distance by more than δ leaves its image within δ/2 of the set it came from, as metric spaces.

@@ -1,7 +1,7 @@
-r"""The cosine of a pair from sums over its units, and what one filter has to do with it.
+r"""The cosine of a pair from sums over its units, and the influence of one filter on it.
 
-`cosine_from_gap` and `angle_from_gap` keep the digits of nearly parallel pairs; `filter_influence` is the first-order
-share of each independent filter in the cosine, from which standard errors and the number of filters follow.
+`cosine_from_gap` and `angle_from_gap` preserve the digits of nearly parallel pairs; `filter_influence` is the
+first-order share of each independent filter in the cosine, from which standard errors and the number of filters follow.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LOST = 1e12
 
 
 def half_gap_from_sums(xx: Array, yy: Array, gap: Array) -> Array:
-    r"""(1 - cosine)/2 from ‖x‖², ‖y‖² and ‖x-y‖²; NaN where a side is zero or the norms differ by more than 1e12.
+    r"""Return (1 - cosine)/2 from ‖x‖², ‖y‖² and ‖x-y‖²; NaN if a side is zero or the norms differ by more than 1e12.
 
     .. math:: \frac{1-\rho}2 = \frac{\|x-y\|^2 - (\|x\|-\|y\|)^2}{4\,\|x\|\,\|y\|} = \sin^2\frac\theta2
 
-    The rounding of ‖x-y‖² enters times the ratio of the norms, so that beyond a ratio of 1e12 nothing is left.
-    Elementary; the variable of [ChoSaul2009]_ in which small angles keep their digits.
+    The rounding error of ‖x-y‖² is multiplied by the ratio of the norms, so beyond a ratio of 1e12 no digits are left.
+    Source: elementary; in the variable of [ChoSaul2009]_, in which small angles keep their digits.
     """
     xp, xx, yy, gap = namespace(xx, yy, gap)
     product, h = half_gap(xp, xx, yy, gap)
@@ -53,12 +53,12 @@ def angle_from_gap(gap: Array) -> Array:
 
 
 def filter_influence(xx: Array, yy: Array, xy: Array, *, axis: int = -1) -> tuple[Array, Array]:
-    r"""Cosine of a pair, and what each filter adds to it to first order; filters lie along ``axis``.
+    r"""Return the cosine of a pair, and the first-order contribution of each filter; filters are along ``axis``.
 
     .. math:: \rho = \frac{A}{\sqrt{BC}}, \qquad
               \frac{a_i}{\sqrt{BC}} - \frac\rho2\Bigl(\frac{b_i}B + \frac{c_i}C\Bigr)
 
-    with a, b, c the inner products ``xy`` and squared norms ``xx``, ``yy`` of one filter's two outputs and A, B, C
+    Here a, b, c are the inner products ``xy`` and squared norms ``xx``, ``yy`` of one filter's two outputs and A, B, C
     their sums. The influences sum to 0; the variance of ρ over independent filters is N/(N-1) times the sum of their
     squares (delta method of a ratio of means, as for the filters of [Nachum2022]_ corollary 1).
 

@@ -1,4 +1,4 @@
-r"""Class geometry: what random weights do to distances and angles, where training ends, and intervals of medians.
+r"""Class geometry: effect of random weights on distances and angles, limit of training, intervals of medians.
 
 `relu_distance_ratio` and `relu_angle_ratio` are the baselines for the ratios of a trained network;
 `simplex_cosine` and `variability_collapse` say how far training has gone; `bootstrap_median` gives every median its
@@ -43,7 +43,7 @@ def bootstrap_median(values: Any, *, level: float = 0.95) -> Interval:
 
     .. math:: P(x^*_{(m)} \le x_{(k)}) = P(\mathrm{Bin}(n, k/n) \ge m), \qquad m = \lceil n/2 \rceil,
 
-    so nothing has to be drawn [Efron1979]_. NaN is left out. For even n the lower of the two middle values of a
+    so no random numbers are needed [Efron1979]_. NaN is left out. For even n the lower of the two middle values of a
     resample is taken, whose interval is wider by at most one order statistic.
 
     Values are independent, or rows ``[n, members]`` of values that belong together, as two distances from one anchor:
@@ -112,9 +112,10 @@ def relu_distance_ratio(norm_u: Array, norm_v: Array, theta: Array) -> Array:
 
 
 def simplex_cosine(classes: int) -> float:
-    r"""Cosine between class means, taken from their common mean, that are as far apart as they can be: -1/(C-1).
+    r"""Return the cosine between centered class means that are as far apart as possible: -1/(C-1).
 
-    Where neural collapse ends: C vectors of one length with one angle between any two. [Papyan2020]_
+    This is the limit of neural collapse: C vectors of one length with one angle between any two. [Papyan2020]_
+    [Papyan2020]_
 
     >>> simplex_cosine(2)
     -1.0
@@ -123,7 +124,9 @@ def simplex_cosine(classes: int) -> float:
 
 
 def variability_collapse(rows: NDArray[Any], classes: NDArray[Any]) -> float:
-    r"""Variation within classes against that between them, :math:`\mathrm{tr}(\Sigma_W\Sigma_B^+)/C`; 0: collapsed.
+    r"""Return the variation within classes relative to that between them, :math:`\mathrm{tr}(\Sigma_W\Sigma_B^+)/C`.
+
+    0 means collapsed.
 
     :math:`\Sigma_W` is the covariance of the rows around their class means, :math:`\Sigma_B` that of the class means
     around their mean (all classes weigh the same), ⁺ the pseudo-inverse. With M the centered means as columns,

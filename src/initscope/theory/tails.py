@@ -94,7 +94,7 @@ def _of_sample(
 
 
 def _of_variable(variable: Any, power: float) -> tuple[Callable[[float], float], float]:
-    """t ↦ E[exp((|X|/t)^p) - 1], and the median of |X| or what stands for it."""
+    """Return t ↦ E[exp((|X|/t)^p) - 1], and the median of |X| or a substitute."""
     scale = max(abs(float(variable.ppf(share))) for share in (0.25, 0.75))
     scale = scale if scale > 0 else max(abs(float(end)) for end in variable.ppf([1e-6, 1 - 1e-6]))
     discrete = hasattr(variable.dist, "pmf") if hasattr(variable, "dist") else False

@@ -1,4 +1,4 @@
-"""Attention: queries and keys are drawn from the tokens' Gram matrix, values pass through what they make of it.
+"""Attention: queries and keys are drawn from the tokens' Gram matrix, and values pass through their weights.
 
 Queries and keys are drawn with the head dimension of the model and pass through its operations on them (rotations,
 norms, biases, masks, caps). The mean over heads of A C Aᵀ is the Gram matrix after attention:

@@ -33,7 +33,7 @@ _REMEMBERED = 64
 
 
 def independent(a: MomentMaps, b: MomentMaps) -> bool:
-    """Whether one of two states is linear in zero-mean weights that the other does not read, or in other channels."""
+    """Return whether one state is linear in zero-mean weights that the other does not read, or in other channels."""
     if (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights):
         return True
     if a.distribution.joined_parts and (not b.weights or b.fresh):

@@ -112,7 +112,7 @@ class Value:
         return layer(self)
 
     def released(self, *, origin: bool, distribution: bool) -> Value:
-        """The same without its note; without its origin and its distribution unless a later op reads them."""
+        """Return the same value without its note, and without origin and distribution unless a later op reads them."""
         return self
 
     def moment_maps(self) -> tuple[MomentMaps, ...]:

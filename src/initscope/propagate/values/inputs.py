@@ -86,7 +86,7 @@ class InputValues(Value):
 
     @cached_property
     def _sides(self) -> Pair:
-        """Both sides, in double precision where a pair's norms are so unlike that single loses the angle."""
+        """Return both sides, in double precision if the norms of a pair differ so much that single loses the angle."""
         x, y = self.x.detach(), self.y.detach()
         return (x.double(), y.double()) if self._unlike else (x, y)
 

@@ -177,7 +177,7 @@ class MomentMaps(Value):
         return () if self.origin is None else self.origin.layers(self)
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """How much of the rows of an embedding table is in the units: (rows, factor of x, factor of y), see `tied`."""
+        """Return the share of an embedding table's rows in the units: (rows, factor of x, factor of y), see `tied`."""
         uncorrelated = self.fresh and not self.fresh & table
         if uncorrelated or not self.weights & table:
             return []

@@ -23,7 +23,7 @@ Method = Literal["closed form", "quadrature"]
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    r"""An activation σ with the expectations that decide what a wide random layer does to a pair of inputs.
+    r"""An activation σ with the expectations that determine the effect of a wide random layer on a pair of inputs.
 
     Everything is an expectation over :math:`(X, Y) \sim N(0, K)`, K given by ``kxx, kyy, kxy``. NumPy arrays, torch
     tensors (any device, gradients flow) and Python numbers are accepted; shapes broadcast.
@@ -33,13 +33,13 @@ class Activation:
     name : str
         Short name, as in architecture strings.
     homogeneous : bool
-        σ(cx) = cσ(x) for c ≥ 0: the cosine after a layer then depends on the cosine before it alone.
+        σ(cx) = cσ(x) for c ≥ 0: the cosine after a layer then depends only on the cosine before it.
     method : {"closed form", "quadrature"}
         How the expectations are computed.
     kinks : tuple of float
-        Where σ or a derivative jumps; quadrature splits there.
+        Points at which σ or a derivative jumps; quadrature splits there.
     lines : HalfLines, optional
-        What σ is outside of some tens on both sides, if that is known: large variances need no quadrature then.
+        Asymptotes of σ on both sides, if known: large variances then need no quadrature.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Activation:
     def derivative_dual(self, kxx: Array, kyy: Array, kxy: Array) -> Array:
         r""":math:`E[\sigma'(X)\sigma'(Y)]`, which carries gradients backwards: σ' as automatic differentiation has it.
 
-        Where σ itself does not jump this is the derivative of `dual` by kxy (Price's theorem). A jump has no share in
-        it, because backpropagation sees none: sign and step give 0, hardshrink less than the dual's own slope, which is
-        `dual_slope`.
+        If σ itself does not jump, this is the derivative of `dual` by kxy (Price's theorem). A jump does not
+        contribute, because backpropagation ignores it: sign and step give 0, hardshrink less than the dual's own slope,
+        which is `dual_slope`.
         """
         xp, kxx, kyy, kxy = self._covariance(kxx, kyy, kxy)
         return self._derivative_dual(xp, kxx, kyy, kxy)
@@ -76,9 +76,9 @@ class Activation:
     def dual_slope(self, kxx: Array, kyy: Array, kxy: Array) -> Array:
         r"""Derivative of `dual` by kxy, :math:`\partial\hat\sigma/\partial k_{xy}`, with the share of jumps of σ.
 
-        It says how fast angles close or open; gradients of a network are carried by `derivative_dual`. The two agree
-        unless σ jumps. With a jump, forms without their own slope are differentiated numerically, to about 1e-6; at
-        cosine ±1 the slope is infinite there.
+        It determines how fast angles decrease or increase; `derivative_dual` determines the gradients of a network. The
+        two agree unless σ jumps. With a jump, forms without their own slope are differentiated numerically, to about
+        1e-6; at cosine ±1 the slope is infinite there.
         """
         xp, kxx, kyy, kxy = self._covariance(kxx, kyy, kxy)
         return self._dual_slope(xp, kxx, kyy, kxy)
@@ -101,7 +101,7 @@ class Activation:
     def distance(self, kxx: Array, kyy: Array, d: Array) -> Array:
         r""":math:`E[(\sigma(X)-\sigma(Y))^2]` from the squared distance ``d = kxx + kyy - 2 kxy`` before.
 
-        Deep networks live near cosine 1, where ``kxy`` has lost the digits that ``d`` still has.
+        Deep networks have cosines near 1, where ``kxy`` has lost the digits that ``d`` still has.
         """
         xp, kxx, kyy, d = namespace(kxx, kyy, d)
         return self._distance(xp, kxx, kyy, d)
@@ -109,8 +109,8 @@ class Activation:
     def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
         """Second moments and squared distance after σ: ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)``.
 
-        Many elements at once (20,000 or more, without gradients) are interpolated where there is no closed form, to a
-        relative 1e-7.
+        Many elements at once (20,000 or more, without gradients) are interpolated if there is no closed form, with a
+        relative error of 1e-7.
         """
         xp, kxx, kyy, d = namespace(kxx, kyy, d)
         many = kxx.shape == kyy.shape == d.shape and math.prod(kxx.shape) >= LARGE
@@ -217,7 +217,7 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _jump(sigma: Activation, kink: float) -> float:
-    """How far σ is apart on the two sides of a kink."""
+    """Return the difference of σ on the two sides of a kink."""
     reach = 1e-9 * (1 + abs(kink))
     return abs(float(sigma(kink + reach)) - float(sigma(kink - reach)))
 

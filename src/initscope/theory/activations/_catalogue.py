@@ -34,7 +34,7 @@ gaussian = _closed.GaussianBump("gaussian", method="closed form")
 
 
 def leaky_relu(slope: float = 0.01) -> Activation:
-    """max(x, slope·x); any finite slope, so that -1 gives the absolute value and 1 the identity."""
+    """Return max(x, slope·x), for any finite slope: -1 gives the absolute value and 1 the identity."""
     slope = float(slope)
     if not math.isfinite(slope):
         raise InputError(f"slope = {slope} must be finite; PyTorch's default is 0.01")
@@ -84,7 +84,7 @@ def monomial(power: int) -> Activation:
 def hermite(degree: int) -> Activation:
     """Probabilists' Hermite polynomial of unit norm: its dual at unit variance is ρ^degree.
 
-    To a relative 1e-9 at ρ = ½ up to degree 12, where its powers begin to cancel.
+    The relative error is 1e-9 at ρ = ½ up to degree 12, where its powers begin to cancel.
     """
     degree = check_count("degree", degree, least=0, most=12, hint="beyond, the polynomial's powers cancel each other")
     coefficients = np.polynomial.hermite_e.herme2poly([0.0] * degree + [1.0]) / math.sqrt(math.factorial(degree))
@@ -133,7 +133,7 @@ def threshold(threshold: float, value: float) -> Activation:
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Activation):
-    """Any function of ``(xp, x)``, integrated numerically, and its ``slope``, if that is known."""
+    """Any function of ``(xp, x)``, integrated numerically, and its ``slope``, if known."""
 
     function: Callable[[Any, Array], Array] | None = None
     slope: Callable[[Any, Array], Array] | None = None

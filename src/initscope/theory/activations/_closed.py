@@ -1,4 +1,4 @@
-"""Activations whose expectations have closed forms; the source of each stands with it."""
+"""Activations whose expectations have closed forms, each with its source."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _RADIUS = tuple(zip(*(rule.tolist() for rule in np.polynomial.legendre.leggauss(
 class ClosedForm(Activation):
     r"""Closed forms state the dual; squared distances and second moments follow from it unless overridden.
 
-    Near cosine 1, and at small variances where σ(0) ≠ 0, the difference of second moments and dual cancels. There a
-    smooth σ has, by Price's theorem along the angle and by Gauss-Legendre nodes along the radius, with
+    Near cosine 1, and at small variances where σ(0) ≠ 0, the difference of second moments and dual cancels. In this
+    case a smooth σ satisfies, by Price's theorem along the angle and by Gauss-Legendre nodes along the radius, with
     :math:`p = s_xs_y`, h the half gap and g a standard normal variable,
 
     .. math:: E(\sigma(X)-\sigma(Y))^2 = 4p\int_0^h E[\sigma'\sigma'](p(1-2t))\,dt
               + \int_{s_x}^{s_y}\!\!\int_{s_x}^{s_y} E[g^2\sigma'(ag)\sigma'(bg)]\,da\,db
 
-    to a relative 1e-7 or better, at any angle however small. Where σ is even, -Y serves as well as Y: it is taken at
-    wide angles, so that cosine -1 is as good as 1.
+    to a relative 1e-7 or better, at any angle however small. If σ is even, Y can be replaced by -Y: this is done at
+    wide angles, so that cosine -1 is as accurate as 1.
     """
 
     @property
@@ -60,7 +60,7 @@ class ClosedForm(Activation):
         return xp.astype(apart, dtype)
 
     def _near(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        """The squared distance where it is small compared with the second moments."""
+        """Return the squared distance if it is small compared with the second moments."""
         product, h = half_gap(xp, kxx, kyy, d)
         rise = xp.zeros_like(h)
         for node, weight in _graded():
@@ -136,12 +136,12 @@ class TwoSlopes(ClosedForm):
 
 @dataclass(frozen=True, eq=False)
 class RandomSlopes(TwoSlopes):
-    r"""`TwoSlopes` whose slope below 0 is drawn for every unit and input, with variance v ([Xu2015]_).
+    r"""`TwoSlopes` with a random slope below 0 for every unit and input, with variance v ([Xu2015]_).
 
     .. math:: E\,\sigma(X)^2 = (a^2+b^2+\tfrac v2)\,k_{xx}, \qquad
               E(\sigma(X)-\sigma(Y))^2 = (a^2+b^2)\,d - 4b^2\sqrt{k_{xx}k_{yy}}\,\psi + \tfrac v2(k_{xx}+k_{yy})
 
-    Two inputs have slopes of their own, so the dual is that of the mean slope, and equal inputs come apart.
+    Two inputs have independent slopes, so the dual is that of the mean slope, and equal inputs become different.
     """
 
     slope_variance: float = 0.0
@@ -243,7 +243,7 @@ class Gelu(ClosedForm):
 
     @staticmethod
     def _both_positive(xp: Any, kxy: Array, delta: Array) -> Array:
-        """E[Φ(X)Φ(Y)]; the arcsine above as an angle whose cosine is known, too."""
+        """Return E[Φ(X)Φ(Y)]; the arcsine above is an angle with a known cosine."""
         return 0.25 + xp.atan2(kxy, xp.sqrt(delta)) / (2 * math.pi)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
@@ -369,12 +369,12 @@ def _minor(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
 
 
 def _determinant(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-    """(1 + kxx)(1 + kyy) - kxy², whose products of large variances cancel at cosine ±1."""
+    """Return (1 + kxx)(1 + kyy) - kxy², whose products of large variances cancel at cosine ±1."""
     return 1 + kxx + kyy + _minor(xp, kxx, kyy, kxy)
 
 
 def _acute(xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-    """E(X+Y)² in place of d = E(X-Y)² where it is the smaller one, with all digits that d has."""
+    """Return E(X+Y)² instead of d = E(X-Y)² if it is smaller, with all digits of d."""
     opposite = (2 * kxx - d / 2) + (2 * kyy - d / 2)
     return xp.where(opposite < d, opposite, d)
 

@@ -39,7 +39,7 @@ class Elu(Activation):
     .. math:: \kappa = \sum_{s=s_x,s_y} 1-\sqrt\pi z\operatorname{erfcx}(z), \qquad z = s\sin\varphi/\sqrt2:
 
     one integral, to about 1e-11. Squared distances are :math:`2\int E\,\sigma'\sigma'\,dt` down to the covariance, in
-    which nothing cancels, and what is left at cosine 1.
+    which nothing cancels, plus the value at cosine 1.
     """
 
     scale: float = 1.0
@@ -114,7 +114,7 @@ class Elu(Activation):
         return (self.scale / self.unit) ** 2 * xp.where(product > 0, inside, means[0] * means[1])
 
     def _turned(self, xp: Any, sx: Array, sy: Array, h: Array) -> Array:
-        """What the exponential adds to the integral of E σ'σ' from the covariance to that of cosine 1."""
+        """Return the part of the exponential in the integral of E σ'σ' from the covariance to that of cosine 1."""
         theta, fall, kappa, weight = _way(xp, sx, sy, h)
         single = theta * xp.sum(weight * kappa * fall, axis=-1) / (2 * math.pi)
         both = theta * xp.sum(weight * xp.expm1(-fall) * (kappa - 1), axis=-1) / (2 * math.pi)
@@ -162,7 +162,7 @@ def _second_moment(xp: Any, s: Array) -> Array:
 
 @lru_cache(maxsize=2)
 def _nodes(count: int, reach: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes on (0, 1), what they lack of 1, and weights: dense at both ends on a logarithmic scale (tanh-sinh)."""
+    """Return nodes on (0, 1), 1 minus the nodes, and weights: dense at both ends on a logarithmic scale (tanh-sinh)."""
     t, step = np.linspace(-reach, reach, count, retstep=True)
     odds = np.exp(math.pi * np.sinh(t))
     node, rest = odds / (1 + odds), 1 / (1 + odds)

@@ -29,20 +29,21 @@ Pieces = Sequence[Sequence[float]]
 class Piecewise(Activation):
     r"""A polynomial between any two kinks: ``pieces`` from left to right, each by rising powers.
 
-    By Price's theorem the derivatives of the dual in kxy are :math:`E[\sigma^{(m)}(X)\sigma^{(m)}(Y)]`. Where
-    :math:`\sigma^{(m)}` jumps, by :math:`c_{mi}` at the kink i, the next derivative has a part with delta functions,
+    By Price's theorem the derivatives of the dual in kxy are :math:`E[\sigma^{(m)}(X)\sigma^{(m)}(Y)]`. If
+    :math:`\sigma^{(m)}` jumps by :math:`c_{mi}` at the kink i, the next derivative has a part with delta functions,
 
     .. math:: \delta_m(k) = \sum_{ij} c_{mi}c_{mj}\,p(i,j)
               + \sum_i c_{mi}\,p(i)\,\big(E[\sigma^{(m+1)}(Y)\,|\,X = i] + E[\sigma^{(m+1)}(X)\,|\,Y = i]\big),
 
-    p the normal densities at the kinks; the third derivative has nothing else.
-    So with :math:`e_m(k)` the expectations without deltas
+    where p are the normal densities at the kinks; the third derivative consists of this part only. So with
+    :math:`e_m(k)` the expectations without deltas
 
     .. math:: \hat\sigma(k) = \sum_{m=0}^2 \Big( \frac{(k-k_0)^m}{m!} e_m(k_0)
               + \int_{k_0}^k \frac{(k-t)^m}{m!}\,\delta_m(t)\,dt \Big):
 
-    one integral instead of two, to about 1e-10. The dual takes :math:`k_0 = 0`; distances at small angles, where duals
-    have lost their digits, take what is missing to cosine 1, with :math:`k_0` the covariance.
+    This needs one integral instead of two, with an error of about 1e-10. The dual uses :math:`k_0 = 0`; distances at
+    small angles, for which duals have lost their digits, use the difference to cosine 1, with :math:`k_0` the
+    covariance.
     """
 
     pieces: tuple[tuple[float, ...], ...] = ((0.0, 1.0),)
@@ -54,7 +55,7 @@ class Piecewise(Activation):
 
     @cached_property
     def _jumps(self) -> list[tuple[float, ...]]:
-        """For each kink the jumps of σ, σ' and σ''."""
+        """Jumps of σ, σ' and σ'' at each kink."""
         sides = zip(self.kinks, pairwise(self.pieces), strict=True)
         return [tuple(_jump(left, right, kink, order) for order in _ORDERS) for kink, (left, right) in sides]
 
@@ -65,7 +66,7 @@ class Piecewise(Activation):
         return self._evaluate(xp, self._derivatives[1], x)
 
     def _evaluate(self, xp: Any, pieces: Pieces, x: Array) -> Array:
-        """Other polynomials on the same pieces; at a kink the one from the left."""
+        """Return other polynomials on the same pieces; at a kink, the left one holds."""
         result = horner(xp, pieces[0], x)
         for kink, piece in zip(self.kinks, pieces[1:], strict=True):
             result = xp.where(x > kink, horner(xp, piece, x), result)
@@ -124,7 +125,10 @@ class Piecewise(Activation):
         return xp.astype(in_chunks(xp, partial(self._apart, xp), *double), xp.result_type(kxx, kyy, d))
 
     def _apart(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        """From the dual at wide angles; at others by what it rises until cosine 1, where nothing cancels."""
+        """Return distances from the dual at wide angles.
+
+        At others from its increase up to cosine 1, where nothing cancels.
+        """
         product, h = half_gap(xp, kxx, kyy, d)
         wide = (h > 0.25) | (product == 0)
         result = xp.zeros_like(d)
@@ -152,7 +156,7 @@ class Piecewise(Activation):
         return self._radial(xp, sx, sy) + 2 * rise
 
     def _radial(self, xp: Any, sx: Array, sy: Array) -> Array:
-        """E (σ(s_x g) - σ(s_y g))² of one normal g: smooth between the kinks of both, by Gauss-Legendre nodes."""
+        """Return E (σ(s_x g) - σ(s_y g))² of a normal g, by Gauss-Legendre nodes between the kinks of both."""
         fixed = [xp.full_like(sx, edge) for edge in (-9.0, -6.0, -3.0, -1.5, 0.0, 1.5, 3.0, 6.0, 9.0)]
         kinks = [xp.clip(_standard(xp, kink, s), -9.0, 9.0) for s in (sx, sy) for kink in self.kinks]
         edges = xp.sort(xp.stack([*fixed, *kinks], axis=-1), axis=-1)
@@ -225,7 +229,7 @@ class Piecewise(Activation):
 
 
 def _jump(left: Sequence[float], right: Sequence[float], kink: float, order: int) -> float:
-    """The jump of a derivative between two pieces; rounding makes none."""
+    """Return the jump of a derivative between two pieces; differences by rounding are 0."""
     low, high = (float(powers.polyval(kink, powers.polyder(piece, order))) for piece in (left, right))
     scale = max(float(powers.polyval(abs(kink), np.abs(powers.polyder(piece, order)))) for piece in (left, right))
     return 0.0 if abs(high - low) <= 1e-14 * scale else high - low
@@ -248,12 +252,12 @@ def _legendre(points: int = 12) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sine(xp: Any, angle: Array) -> Array:
-    """The sine, so far above 0 that its square can be divided by."""
+    """Return the sine, bounded away from 0 so that one can divide by its square."""
     return xp.clip(xp.sin(angle), float(xp.finfo(angle.dtype).smallest_normal) ** 0.25, 1.0)
 
 
 def _standard(xp: Any, kink: float, s: Array) -> Array:
-    """The kink in standard deviations; ±40 stands for never or always reached when the variable is constant."""
+    """Return the kink in standard deviations; ±40 means never or always reached if the variable is constant."""
     positive = s > 0
     far = xp.full_like(s, 40.0 if kink >= 0 else -40.0)
     return xp.where(positive, xp.clip(kink / xp.where(positive, s, xp.ones_like(s)), -40.0, 40.0), far)
@@ -268,10 +272,10 @@ def _above(xp: Any, a: Array) -> Array:
 
 
 def _moments_between(xp: Any, low: Array, high: Array, count: int) -> list[Array]:
-    """Integrals of 1, x, x², … (``count`` of them) against the normal density from ``low`` to ``high``.
+    """Return integrals of 1, x, x², … (``count`` of them) against the normal density from ``low`` to ``high``.
 
-    Between near ends, where the differences of the formulas have few digits, by 12 Gauss-Legendre nodes; below zero
-    mirrored, so that tails keep theirs.
+    Between close ends, where the differences of the formulas have few digits, 12 Gauss-Legendre nodes are used; below
+    zero the interval is mirrored, so that tails keep their digits.
     """
     mirrored = high <= 0
     low, high = xp.where(mirrored, -high, low), xp.where(mirrored, -low, high)

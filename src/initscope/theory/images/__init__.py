@@ -1,4 +1,4 @@
-"""What one random convolutional layer does to given images: expectations, bounds, boundaries, color.
+"""Effect of one random convolutional layer on given images: expectations, bounds, boundaries, color.
 
 Start with `expected_cosine`. Images are arrays ``[pairs, channels, height, width]`` (signals and volumes likewise, with
 one or three axes after the channels); results hold one value per pair. Everything here is [Nachum2022]_, sections 3

@@ -1,4 +1,4 @@
-"""Binary images: the shared r-boundary, and theorem 5, which says that it limits what a ReLU layer changes."""
+"""Binary images: the shared r-boundary, and theorem 5, by which it limits the effect of a ReLU layer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rectangle_boundary(e: int, f: int, r: int) -> int:
 
 @dataclass(frozen=True)
 class BoundaryBounds(Result):
-    """What theorem 5 allows a ReLU layer to do to a pair of bodies, one entry per pair (see `boundary_bounds`)."""
+    """Bounds of theorem 5 on a ReLU layer for a pair of bodies, one entry per pair (see `boundary_bounds`)."""
 
     boundary: Array
     """Pixels of the shared boundary, |∂_r|."""
@@ -83,12 +83,12 @@ class BoundaryBounds(Result):
 
     @property
     def sharp_inner_bounds(self) -> tuple[Array, Array]:
-        """What follows from `excess_bound`: ⟨A,B⟩ and ⟨A,B⟩ + |∂_r|/π."""
+        """Bounds from `excess_bound`: ⟨A,B⟩ and ⟨A,B⟩ + |∂_r|/π."""
         return self.inner, self.inner + self.boundary / math.pi
 
     @property
     def sharp_distance_bounds(self) -> tuple[Array, Array]:
-        """What follows from `excess_bound`: ‖A-B‖² - 2|∂_r|/π and ‖A-B‖², so that distances never grow."""
+        """Bounds from `excess_bound`: ‖A-B‖² - 2|∂_r|/π and ‖A-B‖², so distances never grow."""
         return self.distance - 2 * self.boundary / math.pi, self.distance
 
     def table(self) -> list[dict[str, Any]]:
@@ -97,7 +97,9 @@ class BoundaryBounds(Result):
 
 
 def boundary_bounds(a: Array, b: Array, r: int, *, eps: float = 0.0) -> BoundaryBounds:
-    r"""Theorem 5: the shared boundary limits what a ReLU layer changes; bodies ``[height, width]`` or pairs of them.
+    r"""Return the bounds of theorem 5, by which the shared boundary limits a ReLU layer.
+
+    Bodies ``[height, width]`` or pairs.
 
     .. math:: |E\langle R(F*A),R(F*B)\rangle - \langle A,B\rangle| \le |\partial_r|, \qquad
               |E\|R(F*A)-R(F*B)\|^2 - \|A-B\|^2| \le 2|\partial_r|, \qquad
@@ -128,7 +130,7 @@ def boundary_bounds(a: Array, b: Array, r: int, *, eps: float = 0.0) -> Boundary
 
 
 def _bodies(a: Array, b: Array) -> tuple[Any, Array, Array]:
-    """Two binary images (boolean, or numbers 0 and 1) as floating arrays of one shape."""
+    """Return two binary images (boolean, or numbers 0 and 1) as floating arrays of one shape."""
     if array_api_compat.is_array_api_obj(a) and array_api_compat.is_array_api_obj(b):
         xp = array_api_compat.array_namespace(a, b)
         a, b = (xp.astype(body, xp.float64) if body.dtype == xp.bool else body for body in (a, b))

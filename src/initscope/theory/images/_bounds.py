@@ -1,4 +1,4 @@
-"""Theorems 3 and 4: between which cosines one ReLU layer leaves a pair of images, and what decides where."""
+"""Theorems 3 and 4: bounds on the cosine of a pair of images after one ReLU layer, and when they are attained."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def relu_cosine_bounds(rho: Array) -> tuple[Array, Array]:
     .. math:: \max(\rho, 0) \le \bar\rho_{out} \le \frac{1+\rho}{2}
 
     [Nachum2022]_ theorem 3 and eq. 3 (the theorem prints ν = 2/r² for ν² = 2/r²). Cyclic padding, stride 1, any number
-    of channels. Zero padding can violate the lower bound: what pairs share near the border is seen less often. Both
-    bounds are attained, see `extremal_pair`; the lower one exactly when `contracting_positions` is empty.
+    of channels. Zero padding can violate the lower bound, because pixels close to the border are in fewer patches. Both
+    bounds are attained, see `extremal_pair`; the lower one exactly if `contracting_positions` is empty.
 
     >>> [float(bound) for bound in relu_cosine_bounds(0.5)]
     [0.5, 0.75]
@@ -80,16 +80,16 @@ def extremal_pair(
 
 
 def gaussian_cosine(rho: Array, activation: ActivationLike = "relu", *, variance: float | None = None) -> Array:
-    r"""Mean cosine after one layer of two images whose pixels are i.i.d. Gaussian pairs of correlation ρ.
+    r"""Return the mean cosine after one layer of two images whose pixels are i.i.d. Gaussian pairs of correlation ρ.
 
-    For ReLU :math:`\hat R(\rho)`, as in a dense layer: [Nachum2022]_ theorem 4, whatever the filter size and the number
-    of channels. The expectation is over images and filters; for given images `expected_cosine` scatters around it, the
+    For ReLU it is :math:`\hat R(\rho)`, as in a dense layer: [Nachum2022]_ theorem 4, for any filter size and number of
+    channels. The expectation is over images and filters; for given images `expected_cosine` scatters around it, the
     less the more pixels.
 
     Other activations depend on the ``variance`` of the pre-activations. Left out it is that of `expected_cosine` with
     its default weights, for pixels of unit variance in one channel: the squared gain :math:`1/E[\sigma(g)^2]` (2.54 for
-    tanh). The limit of filters with many taps; with few the norm of a patch varies (tanh at ρ = .5 and unit variance:
-    .4726 in the limit, .4714 with 9 taps).
+    tanh). This is the limit of filters with many taps; with few taps the norm of a patch varies (tanh at ρ = .5 and
+    unit variance: .4726 in the limit, .4714 with 9 taps).
 
     >>> float(gaussian_cosine(-1.0))
     0.0
@@ -110,9 +110,9 @@ def contracting_positions(
 ) -> Array:
     """Mask ``[pairs, …]`` of the positions where both patches are non-zero and not parallel.
 
-    Only there does a ReLU layer raise the inner product: [Nachum2022]_ remark 3. For binary images they lie in
-    `shared_boundary`, and they are its extension to gray and color images. Patches count as parallel when
-    sin²(θ/2) is below 1000 roundings of double precision.
+    Only there does a ReLU layer raise the inner product: [Nachum2022]_ remark 3. For binary images they are in
+    `shared_boundary`, and they extend it to gray and color images. Patches count as parallel when sin²(θ/2) is below
+    1000 roundings of double precision.
 
     >>> import numpy as np
     >>> x = np.ones((1, 1, 4, 4))
@@ -157,15 +157,15 @@ class ExcessBound(Result):
 
 
 def excess_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> ExcessBound:
-    r"""By how much one ReLU layer can raise the inner product of two images: theorem 5 for gray and color images.
+    r"""Return by how much one ReLU layer can raise an inner product: theorem 5 for gray and color images.
 
     .. math:: 0 \le E\langle R(F*x),R(F*y)\rangle - \langle x,y\rangle
               \le \frac{c}{r^2} \sum_{P} \|[x]_{ij}\| \|[y]_{ij}\|
 
-    with P the `contracting_positions`, an r×r filter of variance 2/r², cyclic, stride 1; c = 1/π for images without
-    negative values (their patches form no obtuse angle), else 1. It is the extension that [Nachum2022]_ section 4.1
-    asks for, and sharper than theorem 5: for binary images it is at most |∂_r|/π, and since the excess is never
-    negative, distances never grow. Proof: the excess is :math:`r^{-2}\sum\|[x]\|\|[y]\|\psi(\theta_{ij})` with
+    Here P are the `contracting_positions`, for an r×r filter of variance 2/r², cyclic, stride 1; c = 1/π for images
+    without negative values (their patches form no obtuse angle), otherwise 1. It is the extension that [Nachum2022]_
+    section 4.1 asks for, and sharper than theorem 5: for binary images it is at most |∂_r|/π, and since the excess is
+    never negative, distances never grow. Proof: the excess is :math:`r^{-2}\sum\|[x]\|\|[y]\|\psi(\theta_{ij})` with
     ψ(0) = 0, ψ(π/2) = 1/π, ψ(π) = 1, increasing.
 
     >>> import numpy as np

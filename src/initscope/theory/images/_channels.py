@@ -119,8 +119,8 @@ def channel_statistics(images: Array) -> ChannelStatistics:
 def gray_share(images: Array) -> Array:
     r"""Share of an image's energy that is gray, :math:`\|\sum_c x_c\|^2 / (d\,\|x\|^2)`; images ``[n, channels, …]``.
 
-    1 when all d channels are equal, 1/d when there is only one of them: how far a image is from the images of a
-    single color for which [Nachum2022]_ section 4.1 expects its gray-image analysis to fail.
+    It is 1 if all d channels are equal, and 1/d if there is only one of them: it measures how far an image is from the
+    images of a single color, for which [Nachum2022]_ section 4.1 expects its gray-image analysis to fail.
 
     >>> import numpy as np
     >>> gray_share(np.eye(3).reshape(1, 3, 3, 1)).round(3)
@@ -136,7 +136,7 @@ def gray_share(images: Array) -> Array:
 
 @dataclass(frozen=True)
 class MonochromaticImage(Result):
-    """One image of nearly one color: where it stands, its `gray_share`, and how its energy divides among channels."""
+    """One image of nearly one color: its index, its `gray_share`, and the distribution of its energy over channels."""
 
     index: int
     name: str
@@ -173,9 +173,9 @@ def monochromatic_outliers(
 ) -> MonochromaticOutliers:
     """The images ``[n, channels, …]`` that are predominantly of one color: those with a `gray_share` under ``below``.
 
-    Among pairs of them a layer acts like a dense one; [Nachum2022]_ section 4.1 treats them as outliers of small
-    measure, and here is the list. ``below`` is by default halfway between one channel alone and gray, (1 + 1/d)/2: 2/3
-    for three channels, what pure yellow has. ``names`` (of the files, say) stand in the list next to the numbers.
+    For pairs of them a layer acts like a dense one; [Nachum2022]_ section 4.1 treats them as outliers of small measure.
+    ``below`` is by default halfway between one channel alone and gray, (1 + 1/d)/2: 2/3 for three channels, the value
+    of pure yellow. ``names``, for example of the files, appear in the list next to the numbers.
 
     >>> import numpy as np
     >>> red, grey = np.eye(3)[0].reshape(1, 3, 1, 1), np.ones((1, 3, 1, 1))
@@ -205,8 +205,8 @@ def monochromatic_outliers(
 def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """A red and a green image ``[1, 3, size, size]`` of unit norm.
 
-    Orthogonal, yet after one ReLU layer their mean cosine is 1/π: each patch pair is orthogonal, so that the layer acts
-    like a dense one. [Nachum2022]_ section 4.1.
+    They are orthogonal, but after one ReLU layer their mean cosine is 1/π: each patch pair is orthogonal, so the layer
+    acts like a dense one. [Nachum2022]_ section 4.1. [Nachum2022]_ section 4.1.
     """
     size = check_count("size", size)
     red, green = np.zeros((2, 1, 3, size, size))
@@ -232,7 +232,7 @@ def _jackknife(norms: npt.NDArray[np.float64], first: list[int], second: list[in
 
 
 def _gram(image: Array) -> npt.NDArray[np.float64]:
-    """Inner products of the channels of one image; taken image by image, so that integers need little memory."""
+    """Return inner products of the channels of each image; one image at a time, so that integers need little memory."""
     xp, image = namespace(image)
     flat = xp.reshape(image, (image.shape[0], -1))
     return as_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64)

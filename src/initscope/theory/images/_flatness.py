@@ -1,7 +1,7 @@
-"""How flat the patches of images are: why a ReLU layer hardly changes the cosine of photographs, as a number.
+"""Flatness of the patches of images: a number that explains why a ReLU layer hardly changes the cosine of photographs.
 
-`flatness_map` is one map an image, `flatness_bound` what two of them say of a pair, `data_flatness` what one number an
-image says of all pairs of a data set.
+`flatness_map` is one map per image, `flatness_bound` a bound for a pair from two maps, `data_flatness` a bound for all
+pairs of a data set from one number per image.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def flatness_map(images: Array, *, kernel_size: int | Sequence[int]) -> Array:
     Images ``[n, channels, …]``, an r×r filter, cyclic, stride 1. 0 where the filter sees one shade of gray (and where
     it sees nothing at all: such patches change nothing), so that it says where an image consists of the "approximately
     monochromatic patches" to which [Nachum2022]_ section 1 attributes its figure 1. A patch of a pure color, constant
-    but in one channel of three, is at 54.7°.
+    but in only one channel of three, has 54.7°.
 
     >>> import numpy as np
     >>> edge = np.zeros((1, 1, 8, 8))
@@ -78,17 +78,16 @@ class FlatnessBound(Result):
 
 
 def flatness_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> FlatnessBound:
-    r"""By how much one ReLU layer can raise the inner product of two images, from how flat their patches are.
+    r"""Return by how much one ReLU layer can raise the inner product of two images, from the flatness of their patches.
 
     .. math:: 0 \le E\langle R(F*x),R(F*y)\rangle - \langle x,y\rangle
               \le \frac1{r^2}\sum_{ij}\|[x]_{ij}\|\|[y]_{ij}\|\,\psi\bigl(\min(\varphi^x_{ij}+\varphi^y_{ij}, \pi)\bigr)
 
-    with the angles φ of `flatness_map`, an r×r filter of variance 2/r², cyclic, stride 1. Two patches are at an angle
-    of at most φ_x + φ_y, through the constant patch, and ψ increases; without negative values no angle exceeds π/2,
-    which then stands in place of π. It is the extension to gray images that
-    [Nachum2022]_ section 4.1 asks for, in the words that the paper explains its figure 1 with. On photographs it is
-    within a factor of about 2 of the truth, where `excess_bound` says little: ψ(θ) ≈ θ³/(3π) for small angles, so that
-    nearly flat patches cost next to nothing.
+    with the angles φ of `flatness_map`, an r×r filter of variance 2/r², cyclic, stride 1. The angle of two patches is
+    at most φ_x + φ_y, through the constant patch, and ψ increases; without negative values no angle exceeds π/2, which
+    then replaces π. It is the extension to gray images that [Nachum2022]_ section 4.1 asks for, in the words that the
+    paper explains its figure 1 with. On photographs it is within a factor of about 2 of the exact value, while
+    `excess_bound` is far above it: ψ(θ) ≈ θ³/(3π) for small angles, so nearly flat patches contribute very little.
 
     >>> import numpy as np
     >>> ramp = np.linspace(1, 2, 32).reshape(1, 1, 1, 32) * np.ones((1, 1, 32, 1))
@@ -109,15 +108,15 @@ def flatness_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> F
 
 
 def flatness_scores(images: Array, *, kernel_size: int | Sequence[int]) -> Array:
-    r"""One number S an image, such that :math:`\bar\rho_{out} - \rho_{in} \le (S_x + S_y)/2` for every pair of images.
+    r"""Return a number S per image with :math:`\bar\rho_{out} - \rho_{in} \le (S_x + S_y)/2` for every pair.
 
     .. math:: S_x = \Bigl(\sum_{ij} w_{ij}^2\, g(2\varphi_{ij})^2\Bigr)^{1/2}, \qquad
               w_{ij} = \frac{\|[x]_{ij}\|}{r\|x\|},\ \sum w_{ij}^2 = 1
 
-    g is ψ, continued by its tangent from where it ceases to be convex (t ≈ 2.03): a convex function above
-    ψ(min(t, π)), so that :math:`\psi(\varphi^x+\varphi^y) \le (g(2\varphi^x) + g(2\varphi^y))/2`; Cauchy–Schwarz then
-    separates the images. Looser than `flatness_bound`, but one number an image. Beyond the sources; [Nachum2022]_
-    section 1 says in words that natural images are nearly kept.
+    g is ψ, continued by its tangent from the point where ψ is no longer convex (t ≈ 2.03). It is a convex function
+    above ψ(min(t, π)), so :math:`\psi(\varphi^x+\varphi^y) \le (g(2\varphi^x) + g(2\varphi^y))/2`; Cauchy–Schwarz then
+    separates the images. It is looser than `flatness_bound`, but needs only one number per image. Beyond the sources;
+    [Nachum2022]_ section 1 says in words that natural images are nearly kept.
 
     >>> import numpy as np
     >>> flatness_scores(np.ones((1, 1, 4, 4)), kernel_size=3).tolist()
@@ -140,7 +139,7 @@ def _weights(images: Array, kernel_size: int | Sequence[int]) -> tuple[Any, Arra
 
 @dataclass(frozen=True)
 class DataFlatness(Result):
-    """What `data_flatness` says of all pairs of a data set."""
+    """Bounds of `data_flatness` for all pairs of a data set."""
 
     images: int
     """Images that count; ``skipped`` ones are zero and have no angle."""
@@ -166,16 +165,16 @@ class DataFlatness(Result):
 
 
 def data_flatness(images: Array, *, kernel_size: int | Sequence[int]) -> DataFlatness:
-    r"""What one ReLU layer can change in *all* cosines of a data set ``[n, channels, …]``, without forming a pair.
+    r"""Return how much one ReLU layer can change *all* cosines of data ``[n, channels, …]``, without forming pairs.
 
     With w and g of `flatness_scores`, W and G the sums over images of the maps w and w·g(2φ),
 
     .. math:: \frac{1}{n(n-1)}\sum_{x\ne y} (\bar\rho_{out} - \rho_{in})
               \le \frac{1}{n(n-1)}\sum_{ij}\Bigl[W_{ij}G_{ij} - \sum_x w_{ij}^2\, g(2\varphi_{ij})\Bigr],
 
-    two passes over the images for all n(n-1)/2 pairs. Standard errors are those of images drawn from a larger set (of a
-    mean over pairs: twice that of each image's part). Cyclic, stride 1, He weights. Beyond the sources: figure 1 of
-    [Nachum2022]_ as a statement about a data set.
+    two passes over the images for all n(n-1)/2 pairs. Standard errors are those for images sampled from a larger set
+    (of a mean over pairs: twice that of each image's part). Cyclic, stride 1, He weights. Beyond the sources: figure 1
+    of [Nachum2022]_ as a statement about a data set.
 
     >>> import numpy as np
     >>> flat = np.ones((4, 1, 8, 8)) * np.arange(1.0, 5.0).reshape(4, 1, 1, 1)

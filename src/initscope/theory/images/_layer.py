@@ -34,14 +34,14 @@ def expected_inner(
     groups: int = 1,
     weight_variance: float | None = None,
 ) -> Array:
-    r"""Expected inner product of two images after one random convolutional layer, per pair.
+    r"""Return the expected inner product of two images after one random convolutional layer, per pair.
 
     .. math:: E\langle\sigma(F*x),\sigma(F*y)\rangle = \sum_{ij}\hat\sigma\left(\nu^2\|[x]_{ij}\|^2,
               \nu^2\|[y]_{ij}\|^2, \nu^2\langle[x]_{ij},[y]_{ij}\rangle\right)
 
     [Nachum2022]_ theorem 1 (eq. 7, for homogeneous σ eq. 8), with :math:`[x]_{ij}` what the filter sees at position ij.
-    Exact for i.i.d. Gaussian filters and any number of them: it is the mean over filters. With x = y it is the expected
-    squared norm (eq. 9). The identity activation keeps inner products (lemma 1, cyclic, stride 1).
+    Exact for i.i.d. Filters are Gaussian, and their number does not matter: it is the mean over filters. With x = y it
+    is the expected squared norm (eq. 9). The identity activation preserves inner products (lemma 1, cyclic, stride 1).
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def expected_inner(
 def expected_distance(x: Array, y: Array, **layer: Any) -> Array:
     r"""Expected squared distance :math:`E\|\sigma(F*x)-\sigma(F*y)\|^2` per pair; keywords of `expected_inner`.
 
-    Computed from box sums of (x - y)², so that nearly equal images keep their digits. For ReLU, norms kept, it never
-    exceeds ‖x - y‖² (cyclic, stride 1): compare [Nachum2022]_ eq. 17.
+    It is computed from box sums of (x - y)², so that nearly equal images keep their digits. For ReLU with preserved
+    norms it never exceeds ‖x - y‖² (cyclic, stride 1): compare [Nachum2022]_ eq. 17.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).random((1, 3, 8, 8))
@@ -120,11 +120,11 @@ def expected_cosine(
     .. math:: \bar\rho = \frac{E\langle\sigma(F*x),\sigma(F*y)\rangle}
               {\sqrt{E\|\sigma(F*x)\|^2\;E\|\sigma(F*y)\|^2}}
 
-    [Nachum2022]_ eq. 1 and 12. The denominator is that of the layer itself, so that it also holds with other padding
+    [Nachum2022]_ eq. 1 and 12. The denominator is that of the layer itself, so the result also holds with other padding
     and strides than the paper's (r²‖x‖‖y‖). A layer's own cosine concentrates around it as filters are added. For
-    homogeneous σ the weight variance cancels, and so does the scale of either image, however large. Otherwise both
-    matter: the default variance gives images of unit mean square in one channel pre-activations of variance
-    1/E[σ(g)²]. An image that is zero wherever the filter looks has no angle and is refused.
+    homogeneous σ the weight variance cancels, and so does the scale of either image. Otherwise both matter: the default
+    variance gives images of unit mean square in one channel pre-activations of variance 1/E[σ(g)²]. An image that is
+    zero wherever the filter looks has no angle and is refused.
 
     >>> import numpy as np
     >>> red, green = np.zeros((2, 1, 3, 8, 8))
@@ -163,9 +163,10 @@ def _sizes(xp: Any, x: Array, y: Array) -> Array:
 
 
 def _alike(xp: Any, x: Array, y: Array, sizes: Array) -> tuple[Array, Array, Array]:
-    """Images of unlike size times powers of two that bring their largest values to about 1; rounding changes nothing.
+    """Return images times powers of two that bring their largest values to about 1, without rounding.
 
-    Between an image and one a million times larger the squared distance has lost the angle. Their sizes come with them.
+    For an image and one a million times larger, the squared distance has lost the angle. The magnitudes are returned
+    too.
     """
     largest, smallest = xp.max(sizes, axis=0), xp.min(sizes, axis=0)
     extreme = (largest > 4 * smallest) | (largest > 2.0**20) | (smallest < 2.0**-20)
@@ -181,7 +182,7 @@ def _alike(xp: Any, x: Array, y: Array, sizes: Array) -> tuple[Array, Array, Arr
 
 
 def _far_apart(xp: Any, sizes: Array) -> Array:
-    """Pairs of which one image is more than √_UNLIKE times as large as the other."""
+    """Return pairs in which one image is more than √_UNLIKE times as large as the other."""
     return xp.max(sizes, axis=0) > _UNLIKE**0.5 * xp.min(sizes, axis=0)
 
 
@@ -207,9 +208,10 @@ def patch_norms(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Array:
-    r"""Norm ‖[x]_ij‖ of what the filter sees at every position, ``[n, …]``; the rest as in `expected_inner`.
+    r"""Return the norm ‖[x]_ij‖ of the patch at every position, ``[n, …]``; other parameters as in `expected_inner`.
 
-    Its largest value is the R of [Nachum2022]_ theorem 2 and lemma 2, over the image's norm that of corollary 1.
+    Its largest value is the R of [Nachum2022]_ theorem 2 and lemma 2; divided by the image's norm it is that of
+    corollary 1.
 
     >>> import numpy as np
     >>> float(patch_norms(np.ones((1, 1, 4, 4)), kernel_size=3).max())
@@ -223,7 +225,7 @@ def patch_norms(
 
 
 def norms(x: Array, y: Array) -> tuple[Any, Array, Array]:
-    """``(xp, ‖x‖, ‖y‖)`` per pair; refuses what is not finite or zero."""
+    """Return ``(xp, ‖x‖, ‖y‖)`` per pair; refuse values that are not finite or zero."""
     xp, x, y = check_pairs(x, y)
     squares = (xp.sum(images**2, axis=tuple(range(1, x.ndim))) for images in (x, y))
     norm_x, norm_y = _nonzero(xp, *_finite(xp, *squares))

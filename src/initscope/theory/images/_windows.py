@@ -1,4 +1,4 @@
-"""`Windows`: where a filter looks, read from the arguments users give, with every mistake named."""
+"""`Windows`: positions of a filter, from the user's arguments, with an error for every mistake."""
 
 from __future__ import annotations
 

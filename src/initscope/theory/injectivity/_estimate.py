@@ -11,7 +11,7 @@ __all__ = ["Estimate"]
 
 @dataclass(frozen=True)
 class Estimate(Result):
-    """A value, the error it carries (numerical or statistical, as ``method`` says) and where it comes from."""
+    """A value, its error (numerical or statistical, as ``method`` says) and its source."""
 
     value: float
     error: float

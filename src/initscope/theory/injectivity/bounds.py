@@ -62,12 +62,12 @@ def cover_threshold() -> Estimate:
 
 
 def cover_probability_bound(m: int, n: int) -> float:
-    r"""Upper bound on p(m, n): one ray pair through n - 1 rows alone.
+    r"""Return an upper bound on p(m, n) from one ray pair through n - 1 rows.
 
     Source: beyond the sources; its limit is that of [Cover1965]_ in [Maillard2022]_.
 
-    The remaining m - n + 1 rows see a fixed vertex v of the arrangement with independent fair signs; injectivity
-    needs at least n positive ones for v and for -v:
+    For the remaining m - n + 1 rows, a fixed vertex v of the arrangement has independent fair signs; injectivity needs
+    at least n positive ones for v and for -v:
 
     .. math:: p_{m,n} \le P[n \le B \le m - 2n + 1],\quad B \sim \mathrm{Bin}(m-n+1, \tfrac12)
 

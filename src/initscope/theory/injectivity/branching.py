@@ -65,7 +65,7 @@ def _solve_affine(points: Any, chosen: Any, count: int, weights: Any) -> bool:
 
 @compiled
 def _inward(points: Any, chosen: Any, lam: Any, count: int, weights: Any) -> tuple[bool, int]:
-    """Wolfe's minor cycle: move to the least-norm point of the chosen ones, dropping those whose weight falls to 0.
+    """Run Wolfe's minor cycle: move to the least-norm point of the chosen ones, and drop those whose weight falls to 0.
 
     Returns whether it got there, and how many are left.
     """
@@ -107,9 +107,9 @@ def _point(points: Any, chosen: Any, lam: Any, count: int, z: Any) -> float:
 def _lowest(
     points: Any, live: Any, forced: Any, chosen: Any, count: int, z: Any, norm: float
 ) -> tuple[int, float, float]:
-    """Which live point enters: the one of the lowest product with -z, or of the forced ones if that is low enough.
+    """Return the entering point: the one with the lowest product with -z, or of the forced ones if low enough.
 
-    Returns it, the lowest product of all, and that of the chosen points, which never enter: up to rounding their
+    Also return the lowest product of all, and that of the chosen points, which never enter: up to rounding their
     products equal the squared norm.
     """
     total, dim = points.shape
@@ -194,7 +194,7 @@ def _inherit(live: Any, forced: Any, residual: Any, circuit: Any, lam: Any, size
 
 @compiled
 def _project(residual: Any, depth: int, row: int) -> None:
-    """Residuals one level deeper: without their parts along that of ``row``, which becomes active."""
+    """Return residuals one level deeper: without their parts along that of ``row``, which becomes active."""
     rows, n = residual.shape[1:]
     norm = 0.0
     for d in range(n):
@@ -211,7 +211,7 @@ def _project(residual: Any, depth: int, row: int) -> None:
 def _search(
     points: Any, directions: Any, memory: Any, forced: Any, limit: int, tree: Any, state: Any, z: Any
 ) -> tuple[int, Any]:
-    """Depth-first search up to ``limit`` nodes; can be called again to go on. Returns (status, tree).
+    """Run a depth-first search up to ``limit`` nodes; another call continues it. Returns (status, tree).
 
     ``state`` = [nodes, ints in the tree, depth, 1 if the node at this depth is still to be solved].
     """

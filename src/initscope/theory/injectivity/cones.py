@@ -32,7 +32,7 @@ MOST_PATTERNS = 2_000_000
 def orthant_volumes(dim: int) -> Floats:
     r"""Intrinsic volumes of the non-negative orthant of R^m: :math:`v_k = \binom mk 2^{-m}`.
 
-    Each coordinate of a Gaussian vector is kept or set to zero by a fair coin. [Amelunxen2014]_
+    Each coordinate of a Gaussian vector is preserved or set to zero by a fair coin. [Amelunxen2014]_ [Amelunxen2014]_
 
     >>> orthant_volumes(2).tolist()
     [0.25, 0.5, 0.25]
@@ -91,8 +91,8 @@ def product_volumes(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
 def statistical_dimension(volumes: npt.ArrayLike) -> float:
     r"""Mean of the intrinsic volumes, :math:`\delta(C) = \sum_k k\,v_k = E\|\Pi_C(g)\|^2`: the dimension of a cone.
 
-    Half of m for an orthant, about m sin²α for a circular cone. A random subspace of dimension n meets the cone hardly
-    ever if n + δ is well below m, nearly always if it is well above. [Amelunxen2014]_
+    Half of m for an orthant, about m sin²α for a circular cone. A random subspace of dimension n almost never meets the
+    cone if n + δ is well below m, and almost always if it is well above. [Amelunxen2014]_ [Amelunxen2014]_
 
     >>> statistical_dimension(orthant_volumes(10))
     5.0
@@ -163,7 +163,7 @@ def euler_of_layer(weights: npt.ArrayLike) -> int:
 
 
 def _few_positive(rows: Floats, zero: tuple[int, ...], n: int) -> int:
-    """Cells of the flat where these rows vanish on which fewer than n of the others are positive."""
+    """Return the cells of the flat on which these rows vanish, with fewer than n of the others positive."""
     others = np.delete(rows, zero, axis=0)
     if zero:
         # An orthonormal basis of the flat: the others, restricted to it.

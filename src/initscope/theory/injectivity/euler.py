@@ -120,7 +120,7 @@ def euler_crossing(n: int, level: float = 0.5) -> float:
 
 
 def euler_threshold() -> Estimate:
-    r"""Expansivity where q(αn, n) passes from growing to vanishing, by large deviations.
+    r"""Return the expansivity at which q(αn, n) changes from growing to vanishing, by large deviations.
 
     Source: [Maillard2022]_, 'Approach from integral geometry', gives the number; the equation is ours.
 

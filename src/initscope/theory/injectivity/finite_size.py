@@ -51,7 +51,7 @@ def probability(m: int, n: int, *, samples: int | None = None, seed: int = 0) ->
 
 
 def simulate_probability(m: int, n: int, *, samples: int, seed: int = 0) -> Estimate:
-    """Share of injective layers among ``samples`` random ones, each decided exactly by branching.
+    """Return the share of injective layers among ``samples`` random ones, each decided exactly by branching.
 
     The error is the standard error of the share (with one success and one failure added, so that it is never 0).
     """

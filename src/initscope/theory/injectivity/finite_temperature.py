@@ -34,7 +34,7 @@ LARGEST_BETA = 150.0
 
 @dataclass(frozen=True)
 class FreeEntropy(Result):
-    """Φ(β) and what follows from it, per input, at the optimum of an ansatz.
+    """Φ(β) and derived numbers, per input, at the optimum of an ansatz.
 
     ``energy`` is -∂Φ/∂β, the mean number of active rows at that temperature, and ``entropy`` Φ + β·energy, relative to
     the uniform distribution of directions: a continuous space has entropy -∞ at zero temperature. ``error`` is that of
@@ -76,7 +76,7 @@ def _boundary(q: float, beta: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _evaluate(alpha: float, beta: float, q: Floats, x: Floats) -> _Point:
-    """The functional: one backward sweep for φ, one forward for the density P, gradients by the envelope theorem."""
+    """Compute the functional, by a backward sweep for φ and a forward one for P; gradients by the envelope theorem."""
     k, gaps = len(x), np.diff(q)
     value, slope, energy = _boundary(float(q[-1]), beta)
     phi, slopes = [value], [slope]
@@ -143,7 +143,7 @@ def _pull_back(point: Floats, gradient: Floats) -> Floats:
 
 
 def _initial_points(alpha: float, beta: float, levels: int) -> list[Floats]:
-    """Where to begin: at the optimum with one level less, and for one level at the scaling of zero temperature too."""
+    """Return starting points: the optimum with one level less; for one level also the scaling of zero temperature."""
     if levels == 0:
         return [_pack(np.array([beta / (1 + beta)]), np.array([]))]
     q, x = _optimum(alpha, beta, levels - 1)[:2]
@@ -195,9 +195,9 @@ def free_entropy(alpha: float, beta: float, levels: int | None = None) -> FreeEn
 
     .. math:: \Phi(\beta) = \lim_{n\to\infty}\frac1n\log\int_{S^{n-1}}d\mu(x)\,e^{-\beta\,\#\{\mu: (Wx)_\mu > 0\}}
 
-    The Parisi formula of [Maillard2022]_ at finite temperature. More levels lower Φ; None goes on until a further one
-    changes less than 1e-9, or to six, and extrapolates Φ as at zero temperature (the energy is that of the last level).
-    An ansatz of given depth has no error but that of the optimum and the grid, a relative 1e-7.
+    The Parisi formula of [Maillard2022]_ at finite temperature. More levels lower Φ; None adds levels until one changes
+    less than 1e-9, or up to six, and extrapolates Φ as at zero temperature (the energy is that of the last level). An
+    ansatz of given depth has no error but that of the optimum and the grid, a relative 1e-7.
 
     Parameters
     ----------

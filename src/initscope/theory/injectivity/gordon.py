@@ -33,9 +33,9 @@ def gordon_bound(m: int, n: int) -> float:
     .. math:: 1 - p_{m,n} \le 2\, P\Big[\sum_{i \le N-n+1} h_{(i)}^2 \le \|g\|^2\Big],
        \qquad g \in R^n,\; h \in R^m \text{ standard normal}
 
-    with N the number of positive h_i and h_(1) ≤ h_(2) ≤ … these in order; the sum is 0 where N < n. Rigorous at every
-    size. Weaker than `union_failure_bound` for small n, stronger from n ≈ 150 on (at δ = .01). Beyond the sources,
-    which name the replica-symmetric value without a proof: [Gordon1988]_, [Maillard2022]_.
+    Here N is the number of positive h_i and h_(1) ≤ h_(2) ≤ … are these in order; the sum is 0 for N < n. Rigorous at
+    every size. Weaker than `union_failure_bound` for small n, stronger from n ≈ 150 on (at δ = .01). Beyond the
+    sources, which name the replica-symmetric value without a proof: [Gordon1988]_, [Maillard2022]_.
 
     The probability is computed, not sampled: given the cutoff t, the (n - 1)-th largest entry of h, the sum has
     m - n + 1 independent terms, and its distribution is one contour integral; a second integral runs over t.
@@ -119,11 +119,11 @@ def _log_sum_is_small(t: npt.NDArray[np.float64], m: int, n: int) -> npt.NDArray
 
     .. math:: P[Z \le 0] = \frac{1}{2\pi i}\int E e^{-sZ}\,\frac{ds}{s}
 
-    along a hyperbola that crosses the real axis at the saddle point between 0 and 1/2. It opens to the right around
-    the branch cut from 1/2 to ∞. Between it and the vertical line through the saddle point there is no singularity,
-    Re s > 0, so that \|E e^{-sX}\| ≤ 1, and (1 - 2s)^{-n/2}/s decays as a power: both integrals agree. Where Z is below
-    0 on average, this saddle point is next to the pole at 0 and the integrand would grow away from it: the hyperbola
-    then crosses at the saddle point below 0, and the pole adds 1.
+    along a hyperbola that crosses the real axis at the saddle point between 0 and 1/2. It opens to the right around the
+    branch cut from 1/2 to ∞. Between it and the vertical line through the saddle point there is no singularity, Re s >
+    0, so that \|E e^{-sX}\| ≤ 1, and (1 - 2s)^{-n/2}/s decays as a power: both integrals agree. If Z is below 0 on
+    average, this saddle point is close to the pole at 0 and the integrand would grow away from it: the hyperbola then
+    crosses at the saddle point below 0, and the pole adds 1.
     """
     terms = m - n + 1
     side = np.where(_mean_term(t) * terms >= n, 1.0, -0.98)  # from below -1/2 nothing is gained
@@ -143,7 +143,7 @@ def _log_sum_is_small(t: npt.NDArray[np.float64], m: int, n: int) -> npt.NDArray
 
 
 def _mean_term(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Mean of h² where 0 < h < t and else 0, for h standard normal below t."""
+    """Return the mean of h² if 0 < h < t and else 0, for h standard normal below t."""
     from scipy.special import ndtr
 
     finite = np.where(np.isfinite(t), t, 0.0)
@@ -152,7 +152,7 @@ def _mean_term(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _spread(saddle: npt.NDArray[np.float64], t: npt.NDArray[np.float64], terms: int, n: int) -> npt.NDArray[np.float64]:
-    """Width of the integrand at the saddle point, from the second difference of its logarithm."""
+    """Return the width of the integrand at the saddle point, from the second difference of its logarithm."""
     step = np.minimum(np.abs(saddle), 0.5 - np.abs(saddle)) / 8
     logs = [_log_transform(saddle + k * step, t, terms, n).real - np.log(np.abs(saddle + k * step)) for k in (-1, 0, 1)]
     curvature = (logs[0] - 2 * logs[1] + logs[2]) / step**2

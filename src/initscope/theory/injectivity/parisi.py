@@ -64,7 +64,7 @@ def _gradient(evaluation: FunctionalValue, alpha: float) -> Floats:
 
 
 def _maximize(levels: Levels, alpha: float | None) -> FunctionalValue:
-    """Newton ascent of the functional at ``alpha``, or at the expansivity where the energy is 1 (None)."""
+    """Run Newton ascent of the functional at ``alpha``, or at the expansivity with energy 1 (None)."""
     point = _pack(levels)
     evaluation = evaluate(levels, GRID)
     for _ in range(40):
@@ -94,7 +94,7 @@ def _maximize(levels: Levels, alpha: float | None) -> FunctionalValue:
 
 
 def _refine(levels: Levels) -> Levels:
-    """A start for k + 1 levels: the curve c(q) of k levels, sampled one point more densely."""
+    """Return a starting point for k + 1 levels: the curve c(q) of k levels, sampled at one more point."""
     k = len(levels.c)
     overlaps = np.append(levels.q, 1.0)
     q = np.interp(np.arange(k + 1) / (k + 1), np.arange(k + 1) / k, overlaps)
@@ -111,7 +111,7 @@ def _refine(levels: Levels) -> Levels:
 
 @cache
 def optimum(levels: int, alpha: float | None = None) -> FunctionalValue:
-    """The best point with this many levels at ``alpha``; None: at the expansivity where the energy is 1."""
+    """Return the best point with this many levels at ``alpha``; None: at the expansivity with energy 1."""
     if levels == 1:
         return _maximize(Levels(0.3, np.array([0.8]), np.array([3.0])), alpha)
     return _maximize(_refine(optimum(levels - 1, alpha).levels), alpha)
@@ -190,7 +190,7 @@ def ground_state_energy(alpha: float, levels: int | None = None) -> Estimate:
 
     Source: [Maillard2022]_, 'Physics point of view'.
 
-    0 for α ≤ 2, where some x leaves every row inactive. The layer is injective when e(α) > 1.
+    It is 0 for α ≤ 2, because some x leaves every row inactive. The layer is injective when e(α) > 1.
 
     >>> ground_state_energy(2.0).value, round(ground_state_energy(6.0, levels=1).value, 6)
     (0.0, 0.801585)

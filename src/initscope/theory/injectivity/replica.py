@@ -1,6 +1,6 @@
 r"""Replica-symmetric and one-step thresholds: e(α) = 1, e the least number of active rows of Wx per input.
 
-RS is one scalar equation, 1-RSB three parameters with quadrature. Both lie above the full-RSB value of `parisi`.
+RS is a scalar equation; 1-RSB has three parameters and needs quadrature. Both lie above the full-RSB value of `parisi`.
 """
 
 from __future__ import annotations

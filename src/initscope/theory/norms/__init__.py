@@ -2,8 +2,8 @@
 
 `bounds`: the lemmas and theorems as printed, and the best Chernoff. `law`: one layer, exactly. `deep`: many layers,
 exactly. `paths`: all layers at once. `uniform`: subspaces and point clouds. `fluctuation`: the cosine at finite width.
-`gradients`: how a weight gradient factorizes.
-He fan-out throughout (variance 2/width), which keeps squared norms in the mean.
+`gradients`: how a weight gradient factorizes. All weights are He fan-out (variance 2/width), which preserves mean
+squared norms.
 """
 
 from initscope.theory.norms.bounds import (

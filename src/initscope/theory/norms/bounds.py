@@ -1,4 +1,4 @@
-r"""Bounds on norms as [ArpitBengio2019]_ prints them, and the best that the same technique can give.
+r"""Bounds on norms as [ArpitBengio2019]_ prints them, and the best bounds of the same technique.
 
 Setting: :math:`v = R(Wu)` or :math:`v = z \odot Wu`, W of size m × n with i.i.d. :math:`N(0, 1/(pm))` entries and z
 i.i.d. Bernoulli(p); ReLU is p = 1/2 (He fan-out, variance 2/m). Every function returns a bound on the probability of
@@ -78,7 +78,7 @@ def relu_norm_width(eps: float, delta: float, *, depth: int = 1, samples: int = 
 def relu_norm_bound_eps(width: int, delta: float) -> float:
     """Distortion that lemmas 2 and 5 promise at this width and delta: `relu_norm_bound` solved for eps.
 
-    NaN where the layer is too narrow for any eps below 1.
+    The result is NaN if the layer is too narrow for any eps below 1.
 
     >>> round(relu_norm_bound(4152, relu_norm_bound_eps(4152, 0.05)), 12)
     0.05
@@ -142,7 +142,7 @@ def masked_inner_product_bound(width: int, eps: float) -> float:
 
     .. math:: P(|\langle z\odot Wu, z\odot Wv\rangle - \langle u, v\rangle| > \varepsilon) \le 4 e^{-m c(\varepsilon)}
 
-    It says nothing about :math:`\langle R(Wu), R(Wv)\rangle`, whose two masks differ: that inner product has another
+    It does not apply to :math:`\langle R(Wu), R(Wv)\rangle`, whose two masks differ: that inner product has another
     mean.
     """
     return 2 * relu_norm_bound(width, eps)

@@ -1,8 +1,8 @@
 r"""The exact distribution of the norm after many ReLU layers, by its Mellin transform.
 
 The layer ratios are independent (rotation invariance), so :math:`\log\|h^L\|^2/\|x\|^2` is a sum of independent terms
-with a closed transform. Tails are read off its inverse on a vertical line through the saddle point, which keeps
-*relative* accuracy down to the tiny probabilities that a union over many samples asks for. Beyond the sources.
+with a closed transform. Tails follow from its inverse on a vertical line through the saddle point, which preserves
+*relative* accuracy down to the tiny probabilities that a union over many samples needs. Beyond the sources.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Layer:
         return replace(self, halves=self.halves[kept], log_weights=self.log_weights[kept])
 
     def weight_below(self, high: float) -> float:
-        """Bound on the probability that one of the layers has fewer than ``high`` active units, and at least one."""
+        """Return a bound on the probability that a layer has at least one, but fewer than ``high`` active units."""
         return self.count * float(np.exp(self.log_weights[2 * self.halves < high]).sum())
 
     @property
@@ -196,9 +196,10 @@ def deep_norm_failure(widths: Sequence[int], low: float, high: float) -> Probabi
 
     and with c < 0 and a sign for P(0 < r < a); the atom P(r = 0) is closed. The trapezoidal rule on the line through
     the saddle point converges exponentially; its aliasing (Chernoff's bound at a second point), its truncation and the
-    rounding make up ``error``. Below, few active units bring poles of M close to the line; they are split off by their
-    number, each part with a line of its own, so that small probabilities are right to about twelve digits on both
-    sides. ``low = 0`` or ``high = inf`` leave that side out. Beyond the sources; sharpens [ArpitBengio2019]_ theorem 1.
+    rounding make up ``error``. For small ratios, few active units bring poles of M close to the line; they are
+    separated by their number, each part with its own line, so that small probabilities are accurate to about twelve
+    digits on both sides. ``low = 0`` or ``high = inf`` leave that side out. Beyond the sources; sharpens
+    [ArpitBengio2019]_ theorem 1.
 
     >>> probability = deep_norm_failure([1000] * 50, 0.5, 2.0)
     >>> round(probability.value, 9), probability.error < 1e-12
@@ -225,10 +226,10 @@ _NARROWER = 0.8
 def _lower_tail(widths: Sequence[int], y: float) -> tuple[Probability, float]:
     """Probability of -inf < log r < y, and the atom.
 
-    The transform has its poles at -k/2, k the active units of a layer. Layers with few active units weigh nothing, but
-    their poles keep the line from the saddle point of the others. So the networks are sorted by the least share of
-    active units among their layers: those in which all layers have at least the share f, then those with a layer
-    between 0.8 f and f and all others above, and so on, until what is left is negligible compared with the sum.
+    The transform has its poles at -k/2, k the active units of a layer. Layers with few active units have negligible
+    weight, but their poles keep the line away from the saddle point of the others. So the networks are sorted by the
+    least share of active units among their layers: those in which all layers have at least the share f, then those with
+    a layer between 0.8 f and f and all others above, and so on, until what is left is negligible compared with the sum.
     """
     layers, atom = _layers(widths)
     share, kept = 0.5, layers
@@ -256,7 +257,7 @@ def _lower_tail(widths: Sequence[int], y: float) -> tuple[Probability, float]:
 
 
 def _some_in_slice(slices: list[_Layer], above: list[_Layer], y: float, negligible: float) -> Probability:
-    """Networks with one layer or more in its slice and all others above it, by how many are in the slice."""
+    """Yield networks with one layer or more in its slice and all others above it, by the number in the slice."""
     value, error = 0.0, 0.0
     depth = sum(layer.count for layer in slices)
     for inside in range(1, depth + 1):
@@ -319,7 +320,10 @@ def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
 
 
 def _saddle(layers: Sequence[_Layer], y: float, side: int) -> tuple[float, float, float]:
-    """Where M(s)e^(-sy)/s is least on the real line, |s| on ``side``; log of its height; how far |s| may go."""
+    """Return the point at which M(s)e^(-sy)/s is least on the real line, |s| on ``side``; log of its height.
+
+    The largest |s|.
+    """
     from scipy.optimize import minimize_scalar
 
     spread = math.sqrt(sum(layer.count * 5 / layer.width for layer in layers))

@@ -1,4 +1,4 @@
-"""How much the cosine after ReLU layers of finite width varies over their random weights."""
+"""Fluctuation of the cosine after ReLU layers of finite width over their random weights."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ def relu_stack_cosine_sd(rho: Array, widths: Sequence[int]) -> list[tuple[Array,
     r"""Standard deviations of the cosine of two inputs, before and after each ReLU of a dense stack of these widths.
 
     The recursion runs in Fisher's :math:`z = \operatorname{artanh}\rho`, which is close to Gaussian where the cosine
-    itself is skewed. Given z before a layer of m units, the sample cosine of its m Gaussian pairs has variance
-    1/(m - 2) in z [Fisher1921]_, and the cosine after the ReLU has in z, by the delta method,
+    itself is skewed. Given z before a layer of m units, the sample cosine of its m Gaussian pairs has variance 1/(m -
+    2) in z [Fisher1921]_. The cosine after the ReLU then has in z, by the delta method,
 
     .. math:: \text{mean } \operatorname{artanh}\bar\rho + \frac1m\Bigl(\frac{\beta}{1-\bar\rho^2} +
               \frac{\bar\rho\,s^2}{(1-\bar\rho^2)^2}\Bigr), \qquad
               \text{variance } \frac{s^2}{m\,(1-\bar\rho^2)^2}, \qquad
               \beta = \tfrac12\bigl(9\bar\rho + 2\bar\rho J - 8T\bigr),
 
-    with s, J, T of `relu_cosine_sd`. Mean and variance over z itself, taken for Gaussian, are sums over nine nodes.
+    with s, J, T of `relu_cosine_sd`. Mean and variance over z itself, assumed to be Gaussian, are sums over nine nodes.
 
     Within 10 % of simulation for layers of at least 50 units if the sum of 1/m over the layers is at most 0.1 (five
     layers of 50, ten of 100), for cosines from -.75 to .9999; below -.75 the first ReLU needs 100 units. Narrower
@@ -136,7 +136,7 @@ def _cosine_sd(xp: Any, mean: Array, variance: Array, nodes: Array, weights: Arr
 
 
 def _layer(xp: Any, h: Array) -> tuple[Array, Array, Array]:
-    """Of one wide layer, by h = (1 - ρ)/2: h after it, s, and m times the mean of Fisher's z less its limit."""
+    """Return h = (1 - ρ)/2 after one wide layer, s, and m times the shift of the mean of Fisher's z."""
     rho = 1 - 2 * h
     theta, rest = angle_of_half_gap(xp, h), angle_of_half_gap(xp, 1 - h)
     sine = 2 * safe_sqrt(xp, h * (1 - h))

@@ -1,4 +1,4 @@
-"""Gradients of a dense ReLU layer: how one sample's weight gradient factorizes, and what its norm is near to.
+"""Gradients of a dense ReLU layer: the factorization of one sample's weight gradient, and its approximate norm.
 
 Equations 17 to 20 of [ArpitBengio2019]_, on which theorem 3 rests; ``a`` are pre-activations, ``h`` activations,
 ``error`` is ∂ℓ/∂a. Arrays of NumPy or torch; samples are leading axes.
@@ -15,7 +15,7 @@ __all__ = ["backward_error", "gradient_norm_equality", "weight_gradient", "weigh
 
 
 def gradient_norm_equality(delta: Array, x: Array) -> Array:
-    r"""What every layer's gradient norm is near to in a wide network: ‖δ‖‖x‖, ``[…]`` from ``[…, units]``.
+    r"""Return the norm that every layer's gradient approaches in a wide network: ‖δ‖‖x‖, ``[…]`` from ``[…, units]``.
 
     .. math:: \Bigl\|\frac{\partial\ell}{\partial W^l}\Bigr\|_F \approx \|\delta(x, y)\|\,\|x\| \quad \forall l
 
@@ -34,7 +34,8 @@ def weight_gradient(error: Array, hidden: Array) -> Array:
     .. math:: \frac{\partial\ell}{\partial W^l}
               = \operatorname{diag}\Bigl(\frac{\partial\ell}{\partial a^l}\Bigr)\,\mathcal M_{n_l}(h^{l-1})
 
-    with :math:`\mathcal M_n(h)` the matrix whose n rows are h. [ArpitBengio2019]_ eq. 18; exact, any activation.
+    Here :math:`\mathcal M_n(h)` is the matrix whose n rows are h. [ArpitBengio2019]_ eq. 18; exact for any activation.
+    [ArpitBengio2019]_ eq. 18; exact, any activation.
 
     >>> weight_gradient([1.0, -2.0], [3.0, 5.0]).tolist()
     [[3.0, 5.0], [-6.0, -10.0]]
@@ -60,7 +61,7 @@ def weight_gradient_norm(error: Array, hidden: Array) -> Array:
 
 
 def backward_error(error: Array, weight: Array, preactivation: Array) -> Array:
-    r"""Error one ReLU layer further back, ``[…, n_l]``, from that at layer l + 1, ``[…, n_{l+1}]``.
+    r"""Return the error one ReLU layer earlier, ``[…, n_l]``, from that at layer l + 1, ``[…, n_{l+1}]``.
 
     .. math:: \frac{\partial\ell}{\partial a^l}
               = \mathbb 1(a^l) \odot \Bigl(W^{l+1}{}^T\frac{\partial\ell}{\partial a^{l+1}}\Bigr)

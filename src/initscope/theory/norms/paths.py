@@ -56,7 +56,7 @@ def path_norm_failure(widths: Sequence[int], lows: Sequence[float], highs: Seque
 
 
 def _bands(widths: Sequence[int], lows: Sequence[float], highs: Sequence[float]) -> list[tuple[float, float]]:
-    """Where the survivors can be after each layer: the band, cut to where Chernoff leaves more than e^_TINY."""
+    """Return the interval of the survivors after each layer: the band, cut at Chernoff's bound e^_TINY."""
     bands = []
     for depth in range(1, len(widths) + 1):
         layers = _layers(widths[:depth], negligible=math.exp(_TINY))[0]

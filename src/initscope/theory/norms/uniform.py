@@ -50,10 +50,10 @@ def gordon_band(width: int, one_sided_width: float, delta: float) -> tuple[float
     .. math:: e_m \pm \sqrt{2/m}\,(w + t), \qquad t = \sqrt{2\log(2/\delta)}
 
     ``one_sided_width`` is :math:`w = E\sup_{u\in T}\langle g, u\rangle`: at most √d for a d-dimensional subspace, at
-    most :math:`\sqrt{2\log N}` for N points. The comparison of [Gordon1988]_ for
-    :math:`\max_v\langle Wu, v\rangle` over v ≥ 0 gives both means, Gaussian concentration (the norm is
-    √(2/m)-Lipschitz in the Gaussians) the deviation t, half of
-    ``delta`` on each side. A width measured from samples certifies those samples only. Norms, not squared norms.
+    most :math:`\sqrt{2\log N}` for N points. The comparison of [Gordon1988]_ for :math:`\max_v\langle Wu, v\rangle`
+    over v ≥ 0 gives both means, Gaussian concentration (the norm is √(2/m)-Lipschitz in the Gaussians) the deviation t,
+    half of ``delta`` on each side. A width measured from samples is a certificate for those samples only. Norms, not
+    squared norms.
     """
     check_probability("delta", delta)
     if not 0 <= one_sided_width < math.inf:

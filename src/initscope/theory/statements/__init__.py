@@ -43,7 +43,7 @@ class Statement(Result):
     source : str
         Short name of the source, a key of `SOURCES`.
     title : str
-        Its number in the source and what it is about.
+        Its number in the source and its topic.
     words, formula, assumptions : str
         The statement in words, as formulas in Unicode (one on each line), and when it holds.
     functions : tuple of str
@@ -195,7 +195,7 @@ def _labels(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Query:
-    """What is asked for: sources, numbers and other words."""
+    """The query: sources, numbers and other words."""
 
     sources: frozenset[str]
     labels: frozenset[str]
