@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -200,8 +201,10 @@ class _Backward:
         positions = positions_of(state)
         if positions > 4 * MOST_POSITIONS:
             raise NotCovered(f"gradients need the covariances between {positions} positions")
-        # NumPy's zeros take no time until they are read, and a step that is refused reads none of them.
-        start = torch.from_numpy(np.zeros((len(state.sizes), positions, positions)))
+        # These zeros take no time until they are read, and a step that is refused reads none of them. Those of NumPy
+        # come in huge pages, of which the diagonal would touch every one.
+        zeros = mmap(-1, 8 * len(state.sizes) * positions**2)
+        start = torch.frombuffer(zeros, dtype=torch.float64).reshape(-1, positions, positions)
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
         start.diagonal(dim1=-2, dim2=-1)[:] = (sizes * (1.0 / (positions * state.channels)))[:, None]
         waiting = {state.order: (state, start.expand(2 * len(state.kxx), -1, -1, -1))}
