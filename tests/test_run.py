@@ -219,3 +219,11 @@ def test_the_lowest_versions_need_an_older_python(tmp_path):
     code, _, messages, _ = clone.run("test", "--lowest")
     assert code == 2
     assert "no Python from 3.11 to 3.12 (looked for python3 is 3.13" in messages
+
+
+def test_mutants_are_another_program_than_the_tests(clone):
+    clone.run("setup")
+    python = clone.folder / ".venv" / "bin" / "python"
+    python.write_text('#!/bin/sh\necho "$*"\n')
+    assert clone.run("test", "--mutants", "3", "--seed", "1")[1] == "tests/mutation 3 --seed 1\n"
+    assert clone.run("test", "--fast")[1] == "-m pytest -n 2 --fast\n"
