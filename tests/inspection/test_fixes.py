@@ -9,7 +9,7 @@ from torch import nn
 
 import initscope
 from initscope.cli import main
-from initscope.inspection.applying import with_fix
+from initscope.inspection.fixes import with_fix
 from initscope.inspection.finding import Fix
 from initscope.models import load_model
 
