@@ -46,8 +46,8 @@ def _applied(model: nn.Module, fix: Fix, seed: int, **names: Any) -> dict[str, A
     None if the line cannot be run here, for instance because it changes the user's forward.
     """
     names |= {"torch": torch, "initscope": initscope, "model": copy_of(model)}
-    if fix.law is not None:
-        fix.law.fill_(names["model"], generator=torch_generator(seed, "weights"))
+    if fix.initializer is not None:
+        fix.initializer.fill_(names["model"], generator=torch_generator(seed, "weights"))
         return names
     with suppress(Exception), torch.no_grad(), seeded(seed):
         exec(fix.code or "", names)
@@ -71,7 +71,7 @@ class Tries:
     def candidate(self, fix: Fix) -> Candidate | None:
         """Return what is trained with a fix; None if its line cannot be run here."""
         optimizer = for_versions(self.optimizer, self.model)
-        if fix.law is not None:
+        if fix.initializer is not None:
             return Candidate(
                 lambda seed: (_applied(self.model, fix, seed) or {})["model"], optimizer=optimizer, lr=self.lr
             )

@@ -207,7 +207,7 @@ def _details(report: Report, width: int | None) -> Iterator[str]:
 def _next_step(report: Report) -> str:
     """What to do now, on the command line."""
     page = "--out report.html writes the page, --verbose shows the details"
-    if report.fix is not None and report.fix.law is not None:
+    if report.fix is not None and report.fix.initializer is not None:
         return f"--apply weights.pt writes the weights of the suggested fix; {page}."
     if report.fix is not None:
         return f"make the suggested change and run this again; {page}."
