@@ -12,7 +12,8 @@ from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
 from initscope.inspection.layer_quantities import layer_quantities
-from initscope.inspection.page import as_comparison, block_texts
+from initscope.inspection.page import as_comparison
+from initscope.inspection.terminal import block_texts
 from initscope.measurement import observe
 from initscope.models import load_model
 
@@ -313,9 +314,9 @@ def test_gradients_are_predicted_beside_measured_ones():
         assert row["gradient_ratio_predicted"] == pytest.approx(row["gradient_ratio"], rel=0.15)
         for side in ("", "_predicted"):
             assert row[f"gradient_over_last{side}"] == row[f"gradient_ratio{side}"] / rows[-1][f"gradient_ratio{side}"]
-    shown = {row["layer"]: row for row in block_texts(report.blocks(few=True))}
+    shown = {row["op"]: row for row in block_texts(report.blocks(few=True))}
     panel = next(panel for panel in layer_quantities(report, as_comparison(report)).panels if panel.name == "gradient")
-    for values, column in ((panel.measured, "gradient over last"), (panel.predicted, "gradient over last predicted")):
+    for values, column in ((panel.measured, "gradient measured"), (panel.predicted, "gradient predicted")):
         told = {report.rows[i].title: f"{values[i]:.3f}" for i in np.flatnonzero(np.isfinite(values))}
         assert told == {layer: row[column] for layer, row in shown.items() if row[column] != "–"}
         assert len(told) == 3

@@ -93,7 +93,7 @@ def test_other_results(tmp_path):
 def test_what_is_not_of_initscope_is_left_out(reports, tmp_path):
     from dataclasses import replace
 
-    fix = replace(reports[0].fix, law=Own())
+    fix = replace(reports[0].fix, initializer=Own())
     path = replace(reports[0], fixes=(fix,)).save(tmp_path / "own.initscope")
     loaded = initscope.load(path)
     assert loaded.fix == fix

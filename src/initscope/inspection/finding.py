@@ -46,7 +46,7 @@ class Fix(Result):
     after: float | None = None
     tie: bool = False
     measure: str = SCORE
-    initializer: Any = field(default=None, repr=False, compare=False)
+    initializer: Any = field(default=None, repr=False, compare=False, metadata={"key": "law"})
     """The initializer, if only weights change: what ``--apply`` writes."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from initscope.geometry import ROUNDING
+from initscope.inspection.terminal import COLUMNS
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
@@ -14,16 +15,6 @@ if TYPE_CHECKING:
     from initscope.inspection.report import Report
 
 __all__ = ["render_markdown"]
-
-_COLUMNS = {
-    "title": "layer",
-    "angle_measured": "angle °",
-    "rms_ratio_measured": "scale",
-    "gradient_over_last": "gradient",
-    "dead_fraction": "dead",
-    "saturated_fraction": "saturated",
-    "effective_rank": "rank",
-}
 
 
 def render_markdown(report: Report) -> str:
@@ -37,7 +28,8 @@ def render_markdown(report: Report) -> str:
         if finding.fix is not None and not finding.caused_by and finding.fix != report.fix:
             lines.append(f"  Fix: {_fix(finding.fix)}")
     lines += [""] if report.errors or report.warnings else []
-    rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
+    shown = {"title": "op"} | {name: short for name, (_, short, _) in COLUMNS.items() if short}
+    rows = [{title: line.get(name) for name, title in shown.items()} for line in report.blocks(few=True)]
     for row in rows:
         if row["angle °"] is not None and 0 < row["angle °"] < ROUNDING:
             row["angle °"] = f"<{ROUNDING:g}"
