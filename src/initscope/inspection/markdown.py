@@ -1,4 +1,4 @@
-"""A `Report` as Markdown: for pull requests, issues and language-model assistants."""
+"""Reports and comparisons of models as Markdown: for pull requests, issues and language-model assistants."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
     from initscope.inspection.finding import Fix
+    from initscope.inspection.model_comparison import ModelComparison
     from initscope.inspection.report import Report
 
-__all__ = ["render_markdown"]
+__all__ = ["comparison_markdown", "render_markdown"]
 
 
 def render_markdown(report: Report) -> str:
@@ -41,6 +42,20 @@ def render_markdown(report: Report) -> str:
         lines += [f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items()]
     lines += ["", f"Suggested fix: {_fix(report.fix)}"] if report.fix is not None else []
     lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
+    return "\n".join(lines) + "\n"
+
+
+def comparison_markdown(compared: ModelComparison) -> str:
+    """Return what changed first, then a column for each model: sizes, ratios, findings; then the fixes."""
+    first = next(iter(compared.reports))
+    lines = [f"## initscope: {len(compared.reports)} models compared", ""]
+    lines += [f"> {_text(caution)}\n" for caution in compared.cautions]
+    lines += [f"- {_text(name)} compared with {_text(first)}: {_text('; '.join(changes))}."
+              for name, changes in compared.changes.items()]  # fmt: skip
+    for title, rows in compared.tables().items():
+        lines += ["", title, "", *_table(rows)]
+    fixes = {name: report.fix for name, report in compared.reports.items() if report.fix is not None}
+    lines += [""] * bool(fixes) + [f"- Suggested fix for {_text(name)}: {_fix(fix)}" for name, fix in fixes.items()]
     return "\n".join(lines) + "\n"
 
 
