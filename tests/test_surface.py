@@ -12,7 +12,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.inspection import Finding, _checks
-from initscope.inspection.variants import laws, rewritten, sizes
+from initscope.inspection.variants import architecture_variants, initializer_variants, size_variants
 
 
 def network(depth=2):
@@ -104,7 +104,7 @@ def test_only_words_have_no_picture():
 def test_code_is_code_or_none():
     """What is to be typed compiles; what is to be done by hand stands in the advice."""
     model = network(30)
-    for variant in (*laws(model), *rewritten(model), *sizes()):
+    for variant in (*initializer_variants(model), *architecture_variants(model), *size_variants()):
         assert (variant.code is None) == bool(variant.advice)
         if variant.code is not None:
             compile(variant.code, variant.name, "exec")

@@ -48,9 +48,13 @@ __all__ = [
 
 
 def plain(value: Any) -> Any:
-    """Convert arrays, tensors, fractions and nested results to values that JSON can hold (NaN and ±∞ become None)."""
+    """Convert arrays, tensors, fractions and nested results to values that JSON can hold (NaN and ±∞ become None).
+
+    The key of a field is its name, or the metadata ``key`` of a field that has another name in JSON.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = dataclasses.fields(value)
+        return {field.metadata.get("key", field.name): plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):

@@ -51,7 +51,7 @@ def test_a_hundred_he_layers_are_cured_in_draw_after_draw(deep):
     """The weights alone, other draws than those that the table saw: 9 of 10 are asked for. He cures none."""
     model, table = deep
     assert {"collapse", "rank-loss"} <= set(faults(model))
-    cured = [not faults(table.best.law.fill_(model, generator=generator(100 + seed))) for seed in range(10)]
+    cured = [not faults(table.best.initializer.fill_(model, generator=generator(100 + seed))) for seed in range(10)]
     assert sum(cured) >= 9
     assert faults(He().fill_(model, generator=generator(100)))
 
@@ -177,7 +177,7 @@ def test_a_dead_layer_is_revived():
     assert "dead-units" in {finding.name for finding in report.findings}
     rows = {item.name: item for item in report.what_if.alternatives}
     assert "dead-units" in rows["hidden widths × 2"].crossed  # its biases are those of the model
-    assert not faults(report.fix.law.fill_(model, generator=generator(5)))
+    assert not faults(report.fix.initializer.fill_(model, generator=generator(5)))
 
 
 def test_widths_are_those_of_the_wider_network_built_by_hand():
@@ -300,7 +300,7 @@ class TwoInputs(nn.Module):
 
 def test_laws_that_cost_too_much_to_draw_are_named(monkeypatch):
     """Orthogonal weights decompose every matrix: 2·32·64·32 + 2·32·32·32 + 2·10·32·10 multiplications here."""
-    monkeypatch.setattr(sys.modules["initscope.inspection.alternatives"], "_DRAWING", 1e5)
+    monkeypatch.setattr(sys.modules["initscope.inspection.spending"], "SAMPLING", 1e5)
     table = what_if(mlp(2, He(), width=32), samples()[:6], samples()[6:12])
     assert {"orthogonal", "looks linear"} <= set(table.skipped)
     assert f"{2 * 32 * 64 * 32 + 2 * 32**3 + 2 * 10 * 32 * 10:.0e}" in table.skipped["orthogonal"]
@@ -308,7 +308,7 @@ def test_laws_that_cost_too_much_to_draw_are_named(monkeypatch):
 
 
 def test_large_models_are_tried_on_one_draw_and_not_wider(monkeypatch):
-    monkeypatch.setattr(sys.modules["initscope.inspection.alternatives"], "_WORK", 1000.0)
+    monkeypatch.setattr(sys.modules["initscope.inspection.spending"], "LARGE", 1000.0)
     model = mlp(2, He(), width=32)
     table = what_if(model, samples()[:6], samples()[6:12])
     assert "multiplications" in table.skipped["hidden widths × 2"]
@@ -373,7 +373,7 @@ def test_the_steps_of_a_copy_are_found_once(monkeypatch):
     )
     model, x, y = mlp(3, He(), width=32), samples()[:6], samples()[6:12]
     table = what_if(model, x, y)
-    changed = [item for item in table.alternatives if item.law is None]
+    changed = [item for item in table.alternatives if item.initializer is None]
     assert len({id(copy) for copy in calls}) == len(calls) == 1 + len(changed) + sum(item.draws - 1 for item in changed)
     monkeypatch.setattr(module, "observe", lambda traced, *given, **named: observe(traced.model, *given, **named))
     assert what_if(model, x, y) == table

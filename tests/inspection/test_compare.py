@@ -120,6 +120,17 @@ def test_refusals(models, data, said):
         initscope.compare(models, data, **QUICK)
 
 
+def test_markdown(compared):
+    """What changed, a column for each model, a row for each quantity and finding, and the fix of every model."""
+    text = compared.to_markdown()
+    assert f"- he compared with default: {'; '.join(compared.changes['he'])}." in text
+    assert text.count("| default | he | other |") == 2
+    cells = {line.split(" | ")[0].removeprefix("| "): line.strip("| ").split(" | ")[1:] for line in text.splitlines()}
+    assert cells["IS103 collapse"] == ["error", "–", "error"]
+    assert cells["layers"] == ["20"] * 3
+    assert "- Suggested fix for default: " in text
+
+
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     options = ["--input-shape", "16", "--pairs", "4", "--no-alternatives"]
@@ -136,6 +147,9 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     main(["compare", "relu.initscope", "tanh.initscope", "--format", "json"])
     assert '"changes"' in capsys.readouterr().out
+    for command in (["compare", "relu.initscope", "tanh.initscope"], ["open", "all.initscope"]):
+        main([*command, "--format", "md"])
+        assert "## initscope: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Pages of deep networks: work that grows with the number of layers, not with its square, and a size that opens."""
 
+import base64
 import cProfile
+import gzip
+import json
 import pstats
 import re
 
@@ -41,7 +44,32 @@ def test_calls_grow_with_the_layers():
     assert exported[0] < exported[1] < exported[2] <= MOST_EXPORTED
 
 
-def test_a_long_report_is_not_part_of_its_page(monkeypatch):
+def exported(text):
+    packed = re.search(r'class="whole">([^<]*)<', text)[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+@pytest.mark.parametrize(("share", "rows"), [(1.0, 41), (0.9, 41), (0.5, 0)])
+def test_the_json_of_a_long_report_is_made_smaller(monkeypatch, share, rows):
+    """First numbers lose digits, then rows and parameters are left out; findings and the rest are those of the report.
+
+    Numbers have the digits that were asked for, so that they differ from the report's by half a unit of the fourth.
+    """
+    report = report_of(20)
+    whole = len(re.search(r'class="whole">([^<]*)<', report._html())[1])
+    monkeypatch.setattr(page, "MOST_EXPORTED", int(share * whole))
+    made, given = exported(report._html()), json.loads(json.dumps(report.to_dict()))
+    assert len(made["rows"]) == rows
+    assert ("shortened" in made) is (share < 1)
+    assert made["headline"] == given["headline"]
+    assert [finding["code"] for finding in made["findings"]] == [finding["code"] for finding in given["findings"]]
+    for ours, theirs in zip(made["rows"], given["rows"], strict=False):
+        for name, value in theirs.items():
+            assert ours[name] == (pytest.approx(value, rel=5.1e-4) if isinstance(value, float) else value)
+    assert made["thresholds"] == pytest.approx(given["thresholds"])
+
+
+def test_a_report_that_is_too_long_in_any_form_is_not_part_of_its_page(monkeypatch):
     monkeypatch.setattr(page, "MOST_EXPORTED", 100)
     text = report_of(2)._html()
     assert 'class="whole"' not in text

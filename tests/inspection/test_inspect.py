@@ -12,7 +12,8 @@ from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
 from initscope.inspection.layer_quantities import layer_quantities
-from initscope.inspection.page import as_comparison, block_texts
+from initscope.inspection.page import as_comparison
+from initscope.inspection.terminal import block_texts
 from initscope.measurement import observe
 from initscope.models import load_model
 
@@ -60,9 +61,9 @@ def test_forty_glorot_layers_vanish(glorot):
 def test_the_suggested_fix_helps(glorot):
     """The best initializer, with seeds that the table did not use: 9 of 10 are asked for."""
     model, fixed = mlp(40, Glorot()), 0
-    assert glorot.fix.law is not None
+    assert glorot.fix.initializer is not None
     for seed in range(10):
-        glorot.fix.law.fill_(model, generator=torch.Generator().manual_seed(100 + seed))
+        glorot.fix.initializer.fill_(model, generator=torch.Generator().manual_seed(100 + seed))
         fixed += not [finding for finding in judge(observe(model, samples(), pairs=16)) if finding.level == "error"]
     assert fixed >= 9
 
@@ -313,9 +314,9 @@ def test_gradients_are_predicted_beside_measured_ones():
         assert row["gradient_ratio_predicted"] == pytest.approx(row["gradient_ratio"], rel=0.15)
         for side in ("", "_predicted"):
             assert row[f"gradient_over_last{side}"] == row[f"gradient_ratio{side}"] / rows[-1][f"gradient_ratio{side}"]
-    shown = {row["layer"]: row for row in block_texts(report.blocks(few=True))}
+    shown = {row["op"]: row for row in block_texts(report.blocks(few=True))}
     panel = next(panel for panel in layer_quantities(report, as_comparison(report)).panels if panel.name == "gradient")
-    for values, column in ((panel.measured, "gradient over last"), (panel.predicted, "gradient over last predicted")):
+    for values, column in ((panel.measured, "gradient measured"), (panel.predicted, "gradient predicted")):
         told = {report.rows[i].title: f"{values[i]:.3f}" for i in np.flatnonzero(np.isfinite(values))}
         assert told == {layer: row[column] for layer, row in shown.items() if row[column] != "–"}
         assert len(told) == 3

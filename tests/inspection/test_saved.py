@@ -50,7 +50,7 @@ def test_a_loaded_report_is_the_same(reports, saved, number, tmp_path):
     assert after.to_markdown() == before.to_markdown()
     assert report_lines(after, 100, verbose=True) == report_lines(before, 100, verbose=True)
     assert after.fix == before.fix
-    assert after.fix is None or after.fix.law == before.fix.law
+    assert after.fix is None or after.fix.initializer == before.fix.initializer
     assert after.facts.loss is None
     again = after.save(tmp_path / "again.initscope")
     assert again.read_bytes() == saved[number].read_bytes()
@@ -93,11 +93,11 @@ def test_other_results(tmp_path):
 def test_what_is_not_of_initscope_is_left_out(reports, tmp_path):
     from dataclasses import replace
 
-    fix = replace(reports[0].fix, law=Own())
+    fix = replace(reports[0].fix, initializer=Own())
     path = replace(reports[0], fixes=(fix,)).save(tmp_path / "own.initscope")
     loaded = initscope.load(path)
     assert loaded.fix == fix
-    assert loaded.fix.law is None
+    assert loaded.fix.initializer is None
 
 
 def edited(path, target, meta=None, value=None):

@@ -35,7 +35,7 @@ def test_every_finding_names_the_best_alternative_that_was_tried():
     assert {"collapse", "gradient-imbalance"} <= set(found)
     assert not best.crossed
     assert {finding.fix for finding in found.values()} == {report.fix}
-    assert (report.fix.name, report.fix.code, report.fix.law) == (best.name, best.code, best.law)
+    assert (report.fix.name, report.fix.code, report.fix.initializer) == (best.name, best.code, best.initializer)
     assert report.fix.before < report.fix.after == best.score
 
 

@@ -69,7 +69,7 @@ def test_fewer_equal_layers_are_no_fix_of_equal_layers():
     table = inspect(model, alternatives=True).what_if
     crossed = {item.name: item.crossed for item in table.alternatives}
     assert crossed["depth × ½"] == {"equal-layers": 1}
-    assert table.best.law is not None
+    assert table.best.initializer is not None
     assert table.best.crossed == {}
 
 

@@ -10,10 +10,10 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import MODEL, OUTPUT
-from initscope.cli._output import Format, emit, print_sentence, print_table, say, user_code
+from initscope.cli._output import emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
 from initscope.cli._training import TrainingOptions
-from initscope.cli.inspection import InspectOptions, inspect_arguments
+from initscope.cli.inspection import InspectOptions, ReportFormat, inspect_arguments
 from initscope.cli.predict_measure import Page
 from initscope.errors import InputError
 from initscope.initializers import named
@@ -45,7 +45,7 @@ def compare(
     save: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write the comparison to this .initscope file, for open.")
     ] = None,
-    format: Format = "table",
+    format: ReportFormat = "table",
     out: Page = None,
 ) -> None:
     """Compare models, checkpoints, initializations or saved reports: findings side by side, and what differs."""
@@ -75,6 +75,8 @@ def compare(
         say(f"page: {out}")
     if format == "table":
         _print(compared)
+    elif format == "md":
+        print(compared.to_markdown(), end="")
     else:
         emit(compared, format)
 
@@ -103,12 +105,8 @@ def _names(given: Iterable[str]) -> list[str]:
 
 
 def _print(compared: ModelComparison) -> None:
-    from initscope.inspection.model_comparison import shown_cells
-
-    print_table(shown_cells(compared.table(), "model"), title="Models on the same data")
-    rows = [{name: text or "–" for name, text in row.items()} for row in compared.findings()]
-    if rows:
-        print_table(rows, title="Findings")
+    for title, rows in compared.tables().items():
+        print_table(rows, title=title)
     first = next(iter(compared.reports))
     for caution in compared.cautions:
         print_sentence(f"Caution: {caution}")

@@ -175,7 +175,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
     import torch
 
     from initscope._utils.files import atomic_path
-    from initscope.inspection.applying import with_fix
+    from initscope.inspection.fixes import with_fix
 
     fix = report.fix
     if not report.errors and not report.warnings:

@@ -30,7 +30,7 @@ def open_result(
 ) -> None:
     """Show a saved result again, as a table or a page, without running anything."""
     from initscope import load
-    from initscope.inspection import Report
+    from initscope.inspection import ModelComparison, Report
 
     check_depth(depth)
     check_suffix(out, "--out", (".html", ".htm"))
@@ -38,9 +38,12 @@ def open_result(
     if isinstance(result, Report):
         show_report(result, format, out=out, verbose=verbose, depth=depth)
         return
-    if format == "md":
+    if format == "md" and not isinstance(result, ModelComparison):
         raise InputError(f"--format md is for reports, and {file} holds a {type(result).__name__}; use csv or json")
     if out is not None:
         result.to_html(out)
         say(f"page: {out}")
-    emit(result, format)
+    if format == "md":
+        print(result.to_markdown(), end="")
+    else:
+        emit(result, format)

@@ -24,7 +24,7 @@ from initscope.inspection.facts import facts_of
 from initscope.inspection.finding import Fix
 from initscope.inspection.judging import judge
 from initscope.inspection.spending import Spending, multiplications
-from initscope.inspection.variants import Variant, laws, rewritten, sizes
+from initscope.inspection.variants import Variant, architecture_variants, initializer_variants, size_variants
 from initscope.measurement.observation import Observation, observe
 from initscope.measurement.stream import moved
 from initscope.propagate import predict
@@ -42,29 +42,30 @@ SCORE = (
     "over the input's)^0.3; max(1, how much more the angles of near samples grow than those of others)^-0.3. Scores "
     "that differ by less than two standard errors, or 5 %, are ties. Chosen on trained networks: docs, Checks"
 )
-_BEST_SIZE = -0.5  # log10 of the size of outputs over inputs at which the networks of the study trained best
-_WEIGHT = (
-    0.3  # of log10 of the spread of gradients, of the angle and of what near samples gain, relative to the scale's
-)
-_NEAR = 0.01  # size of what is added to a sample to get one near it, over the sample's
-_WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
-_DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
+_BEST_SIZE = -0.5
+"""log10 of the scale of outputs over inputs at which the networks of the study trained best."""
+_WEIGHT = 0.3
+"""Weight, relative to the scale, of log10 of the spread of gradients, of the angle and of what near samples gain."""
+_NEAR = 0.01
+"""Norm of what is added to a sample to get one near it, over the sample's."""
 _LEAST_PAIRS = 4
-_AGAIN = 3  # alternatives that are sampled more than once
-_TIE = 0.05  # relative difference of scores that the study of trained networks cannot tell from none
+_AGAIN = 3
+"""Alternatives that are sampled more than once."""
+_TIE = 0.05
+"""Relative difference of scores that the study of trained networks cannot distinguish from none."""
 
 
 @dataclass(frozen=True)
 class Alternative(Result):
-    """One way to start the same network, and what would become of the data.
+    """One variant of the network, and what it does to the data.
 
-    ``angle_ratio``, ``rms_ratio`` (of the last step), ``gradient_spread`` (of layers, the largest over the smallest)
+    ``angle_ratio``, ``rms_ratio`` (of the last op), ``gradient_spread`` (largest over smallest gradient of the layers)
     and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians
     over ``draws`` samples of the weights; ``crossed`` says how many of them have which finding, ``failing`` how many
     have any. ``score_error`` is the standard error of the score over them.
-    ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
-    (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
-    vectors: images, quadrature and sampling cost more than all measurements, and the ranking does without.
+    ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names. It is None for other sizes,
+    batch norm and mirrored weights, and if predicting the model as it is takes more than closed forms of vectors:
+    images, quadrature and sampling cost more than all measurements, and the ranking does not need them.
     """
 
     name: str
@@ -78,17 +79,17 @@ class Alternative(Result):
     draws: int
     status: str
     code: str | None
-    """The suggested fix; None where the architecture is to be changed by hand, or nothing is to be done."""
+    """The suggested fix; None if the architecture has to be changed by hand, or nothing has to be changed."""
     advice: str = ""
-    """What to do, where typing is not all."""
-    law: Initializer | None = field(default=None, repr=False, compare=False)
-    """The weight law, where the architecture stays as it is."""
+    """What to do if one line of code is not enough."""
+    initializer: Initializer | None = field(default=None, repr=False, compare=False)
+    """The initializer, if only weights change."""
     near_ratio: float | None = None
     score_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the law, which ``code`` spells out."""
-        return {name: value for name, value in super().to_dict().items() if name != "law"}
+        """Return all fields but the initializer, which ``code`` spells out."""
+        return {name: value for name, value in super().to_dict().items() if name != "initializer"}
 
     @property
     def findings(self) -> str:
@@ -129,7 +130,7 @@ class WhatIf(Result):
 
         tied = [item for item in self.alternatives if is_tie(item)]
         # in an order that does not depend on scores, which differ by chance
-        return tuple(sorted(tied, key=lambda item: (item.name != self.current, item.law is None, item.name)))
+        return tuple(sorted(tied, key=lambda item: (item.name != self.current, item.initializer is None, item.name)))
 
     @property
     def best(self) -> Alternative:
@@ -152,7 +153,7 @@ class WhatIf(Result):
         others = [item for item in self.alternatives if item.name not in names and item.failing / item.draws < share]
         return tuple(
             Fix(item.name, item.code, item.advice or f"re-initialize the weights: {item.name}", score, item.score,
-                len(names) > 1 and item.name in names, law=item.law)
+                len(names) > 1 and item.name in names, initializer=item.initializer)
             for item in (*self.ties, *others)
         )  # fmt: skip
 
@@ -209,12 +210,10 @@ def what_if(
 ) -> WhatIf:
     """Try alternative initializations of ``model`` on a few of the pairs; the model itself is left alone.
 
-    Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
-    width draws differ, so the best of those without a fault are drawn ``draws`` times. Models of more
-    than 10⁸ multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that. What
-    all trials may cost is known before (see `Spending`), and what is left out for it is told in ``skipped``.
-    ``prediction`` is that of the model as it is on these pairs, where there is one already; ``progress`` passes a list
-    on item by item, as ``tqdm`` does.
+    Each alternative is measured on a sample of its weights in a copy, and predicted if theory covers it. At finite
+    width samples differ, so the best of those without a finding are sampled ``draws`` times. Models of more than 10⁸
+    multiplications a sample are tried on one sample of the weights and fewer pairs, and not wider. All trials have a
+    budget (`Spending`), and ``skipped`` names what it leaves out.
 
     Parameters
     ----------
@@ -223,17 +222,17 @@ def what_if(
     x, y : Tensor ``[pairs, ...]``
         Both sides of the pairs.
     seed : int
-        Seed of all weights that are drawn.
+        Seed of all weights that are sampled.
     pairs : int
-        Number of pairs to use, the first ones.
+        Number of pairs to use, the first ones; at least 4 of large models.
     draws : int
-        Draws of the best alternatives.
+        Samples of the weights of the best alternatives.
     mode : "train", "eval" or None
         What batch norm does; None: as the model is.
     thresholds : Thresholds, optional
         Bounds of the checks.
     prediction : Prediction, optional
-        Of the model as it is on these pairs, where there is one already.
+        Of the model as it is on these pairs, if it is known already.
     progress : callable, optional
         Passes a list on item by item, as ``tqdm`` does.
 
@@ -244,36 +243,38 @@ def what_if(
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
-    as_it_is = Variant("as it is", None, None, is_drawn=False)
-    trials.begin(as_it_is)
-    variants = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
+    as_it_is = Variant("as it is", None, None, is_random=False)
+    trials.run(as_it_is)
+    variants = [*initializer_variants(model, trials.rows), *architecture_variants(model, trials.rows), *size_variants()]
     with kept_if_interrupted():
-        for variant in (
-            steps(variants, "trying alternative initializations") if progress is None else progress(variants)
-        ):
-            trials.begin(variant)
+        first = steps(variants, "trying alternative initializations") if progress is None else progress(variants)
+        for variant in first:
+            trials.run(variant)
         if not trials.seen:
             raise InputError("no alternative could be run on this model; look at its rows for the reason")
         again = [(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]
-        for variant, draw in steps(again, "drawing the best again") if progress is None else progress(again):
-            trials.draw_again(variant, draw)
-    trials.note_rest(variants)
-    ranked = sorted(
-        (trials.alternative(variant) for variant in trials.seen),
-        key=lambda item: (item.failing / item.draws, -item.score),
-    )
+        for variant, draw in steps(again, "sampling the best again") if progress is None else progress(again):
+            trials.run(variant, draw)
+    if interrupted():
+        missing = [v for v in variants if v not in trials.seen and v.name not in trials.skipped]
+        trials.skipped |= {variant.name: "interrupted" for variant in missing}
+    ranked = sorted(map(trials.alternative, trials.seen), key=lambda item: (item.failing / item.draws, -item.score))
     return WhatIf(tuple(ranked), as_it_is.name, trials.skipped)
 
 
 @dataclass(frozen=True)
-class _Draw:
-    """What one draw of a variant did, in numbers, and the names of its findings."""
+class _Sample:
+    """What one sample of the weights of a variant does, in numbers, and the names of its findings."""
 
     angle: float
     size: float
     spread: float
     near: float
     faults: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        return start_score(self.angle, self.size, self.spread, self.near)
 
 
 class _Trials:
@@ -293,97 +294,77 @@ class _Trials:
         self.model, self.seed, self.mode, self.thresholds = model, seed, mode, thresholds
         self.as_it_is = prediction
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self.work = multiplications(self._copied(), Inputs((x[:2],)))
-        self.spending = Spending.on(self.work, len(x))
-        fewer = max(_LEAST_PAIRS, int(min(pairs, len(x)) * _WORK / max(_WORK, self.work)))
+        self.spending = Spending.on(multiplications(self._copied(), Inputs((x[:2],))), len(x))
+        fewer = max(_LEAST_PAIRS, int(min(pairs, len(x)) * self.spending.share))
         self.x, self.y = x[:fewer], y[:fewer]
-        self.seen: dict[Variant, list[_Draw]] = {}
+        self.seen: dict[Variant, list[_Sample]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
         self.skipped: dict[str, str] = {}
         self.rows: tuple[Row, ...] = ()  # of the model as it is
-        self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
-        self._refilled: nn.Module | None = (
-            None  # one copy for all initializers, which each overwrite what the others drew
-        )
-        self._known: Graph | None = None  # of that copy, where no weight has a say in what its steps are
+        self.quick = True  # as long as predictions are closed forms of vectors; the ranking does not need others
+        self._refilled: nn.Module | None = None  # one copy for all initializers, which overwrite each other's weights
+        self._known: Graph | None = None  # the ops of that copy, if no weight decides what they are
 
-    def begin(self, variant: Variant) -> None:
-        """The first draw of a variant, or the reason why there is none."""
-        if variant.work * self.work > max(_WORK, self.work):
-            self.skipped[variant.name] = f"{variant.work * self.work:.0e} multiplications a sample, above {_WORK:.0e}"
-            return
-        if (drawing := variant.drawing(self.model)) > _DRAWING:
-            self.skipped[variant.name] = f"drawing it takes {drawing:.0e} multiplications, above {_DRAWING:.0e}"
-            return
+    def run(self, variant: Variant, draw: int = 0) -> None:
+        """Measure a sample of the weights of a variant, or note why it is left out."""
+        name = f"more draws of {variant.name}" if draw else variant.name
         if reason := self.spending.refuses(variant, self.model, len(self.x)):
-            self.skipped[variant.name] = reason
+            self.skipped[name] = reason
             return
         try:
-            changed = self._traced(self.drawn(variant, self.seed))
+            changed = self._traced(self._sampled(variant, self.seed + draw))
             seen = self._observed(changed)
         except (InputError, ValueError, RuntimeError) as error:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
-            self.skipped[variant.name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
+            self.skipped[name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
         self.rows = self.rows or seen.rows
-        self.seen[variant] = [self._numbers(seen, changed)]
-        self.predicted[variant] = self._prediction(variant, changed)
+        self.seen.setdefault(variant, []).append(self._numbers(seen, changed))
+        if not draw:
+            self.predicted[variant] = self._prediction(variant, changed)
 
     def hopeful(self) -> list[Variant]:
-        """The best of the starts whose first draw has no fault, or of all, if more draws of them are cheap."""
-        if self.work > _WORK:
-            self.skipped["more draws"] = f"{self.work:.0e} multiplications a sample, above {_WORK:.0e}"
+        """Return the best variants whose first sample has no finding, or of all, if more samples of them are cheap."""
+        if reason := self.spending.refuses_again():
+            self.skipped["more draws"] = reason
             return []
-        drawn = [variant for variant in self.seen if variant.is_drawn]
-        well = [variant for variant in drawn if not self.seen[variant][0].faults]
-        return sorted(well or drawn, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
-
-    def note_rest(self, variants: list[Variant]) -> None:
-        """Say what an interrupt has left out."""
-        if interrupted():
-            missing = [v for v in variants if v not in self.seen and v.name not in self.skipped]
-            self.skipped |= {variant.name: "interrupted" for variant in missing}
-
-    def draw_again(self, variant: Variant, draw: int) -> None:
-        """Another draw of a variant that has begun."""
-        if reason := self.spending.refuses(variant, self.model, len(self.x)):
-            self.skipped[f"more draws of {variant.name}"] = reason
-            return
-        changed = self._traced(self.drawn(variant, self.seed + draw))
-        self.seen[variant].append(self._numbers(self._observed(changed), changed))
-
-    def drawn(self, variant: Variant, seed: int) -> nn.Module:
-        """A copy of the model, changed and filled; the next law is filled into the same copy."""
-        generator = torch_generator(seed, "weights", self.device)
-        if variant.change is None and variant.law is not None:
-            self._refilled = self._copied() if self._refilled is None else self._refilled
-            return variant.law.fill_(self._refilled, generator=generator)
-        changed = self._copied()
-        if variant.change is not None:
-            changed = variant.change(changed, self.x, generator)
-        return changed if variant.law is None else variant.law.fill_(changed, generator=generator)
+        random = [variant for variant in self.seen if variant.is_random]
+        well = [variant for variant in random if not self.seen[variant][0].faults]
+        return sorted(well or random, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
 
     def alternative(self, variant: Variant) -> Alternative:
-        """What was seen of a variant."""
-        draws = self.seen[variant]
+        """Return what was seen of a variant."""
+        samples = self.seen[variant]
         names = ("angle", "size", "spread", "near")
-        angle, size, spread, near = (_median([getattr(draw, name) for draw in draws]) for name in names)
-        crossed = Counter(name for draw in draws for name in draw.faults)
+        angle, size, spread, near = (_median([getattr(sample, name) for sample in samples]) for name in names)
+        crossed = Counter(name for sample in samples for name in sample.faults)
         predicted, status = self.predicted[variant]
-        law = variant.law if variant.change is None else None
-        score, failing = start_score(angle, size, spread, near), sum(bool(draw.faults) for draw in draws)
-        numbers = (score, angle, predicted, size, spread, dict(crossed), failing, len(draws))
-        scores = [start_score(draw.angle, draw.size, draw.spread, draw.near) for draw in draws]
-        error = float(np.std(scores, ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else None
-        known = near if np.isfinite(near) else None
-        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law, known, error)
+        score, failing = start_score(angle, size, spread, near), sum(bool(sample.faults) for sample in samples)
+        scores = [sample.score for sample in samples]
+        return Alternative(
+            variant.name, score, angle, predicted, size, spread, dict(crossed), failing, len(samples), status,
+            variant.code, variant.advice, variant.initializer if variant.change is None else None,
+            near_ratio=near if np.isfinite(near) else None,
+            score_error=float(np.std(scores, ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else None,
+        )  # fmt: skip
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)
         return copied if self.mode is None else copied.train(self.mode == "train")
 
+    def _sampled(self, variant: Variant, seed: int) -> nn.Module:
+        """Return a copy of the model, changed and filled; all initializers of the same architecture share one copy."""
+        generator = torch_generator(seed, "weights", self.device)
+        if variant.change is None and variant.initializer is not None:
+            changed = self._refilled = self._refilled or self._copied()
+        else:
+            changed = self._copied()
+        if variant.change is not None:
+            variant.change(changed, self.x, generator)
+        return changed if variant.initializer is None else variant.initializer.fill_(changed, generator=generator)
+
     def _traced(self, changed: nn.Module) -> Graph:
-        """The steps of a copy, once for all pairs that it is run on, and if they are symbolic for all initializers."""
+        """Trace a copy once for all pairs that it is run on, and once for all initializers if the trace is symbolic."""
         if self._known is None or self._known.model is not changed:
             few = moved(changed)(torch.cat([self.x[:2], self.y])[:2])
             traced = trace(changed, few, opened=True)
@@ -396,69 +377,66 @@ class _Trials:
         pairs = torch.cat([self.x, self.y])
         return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False)
 
-    def _numbers(self, seen: Observation, changed: Graph) -> _Draw:
+    def _numbers(self, seen: Observation, changed: Graph) -> _Sample:
         facts = facts_of(changed.model, seen)
         findings = judge(seen, self.thresholds, facts)
         faults = tuple(f.name for f in findings if f.level != "info" and reinitialized(f))
-        if self.is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
+        first = next(iter(self.seen.values()), ())  # of the model as it is
+        is_cloned = any("equal-layers" in sample.faults for sample in first)
+        if is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
             faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
         angle, size, spread = what_is_kept(seen)
-        return _Draw(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
-
-    @property
-    def is_cloned(self) -> bool:
-        """Whether the model as it is, the first that was run, has equal layers."""
-        return any("equal-layers" in draw.faults for draw in next(iter(self.seen.values()), ()))
+        return _Sample(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
 
     def _near(self, changed: Graph) -> float:
-        """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""
+        """Return the angle ratio of samples and others near them; NaN if a sample cannot change a bit."""
         if not self.x.is_floating_point():
             return float("nan")
         added = torch.randn(self.x.shape, generator=torch_generator(self.seed, "near samples")).to(self.x)
         sizes = [values.flatten(1).norm(dim=1).reshape(-1, *[1] * (values.dim() - 1)) for values in (self.x, added)]
         pairs = torch.cat([self.x, self.x + _NEAR * sizes[0] / sizes[1] * added])
         options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
-        return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
+        return _ratio(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
     def _prediction(self, variant: Variant, changed: Graph) -> tuple[float | None, str]:
-        """Angle ratio in wide layers, where theory has the last step at little cost."""
-        resized = variant.change is not None and variant.law is None
+        """Return the angle ratio in wide layers, if theory has the last op at little cost."""
+        resized = variant.change is not None and variant.initializer is None
         batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.model.modules())
         if resized or batched or not self.quick:
             return None, "measured"
         try:
-            known = self.as_it_is if variant.law is None else None
-            predicted = predict(changed, self.x, self.y, variant.law or Present()) if known is None else known
+            predicted = None if variant.initializer is not None else self.as_it_is
+            predicted = predicted or predict(changed, self.x, self.y, variant.initializer or Present())
         except InputError:
             return None, "measured"
         status = predicted.rows[-1].status
         self.quick = all(row.status == "closed form" and len(row.shape) == 1 for row in predicted.rows)
         angles = predicted.angle[:, : len(self.x)]
-        return (_kept(median_over_pairs(angles)), status) if np.isfinite(angles[-1]).any() else (None, "measured")
+        return (_ratio(median_over_pairs(angles)), status) if np.isfinite(angles[-1]).any() else (None, "measured")
 
 
 def _median(values: Any) -> float:
-    """Of the values that are numbers; NaN without any."""
+    """Return the median of the values that are numbers; NaN without any."""
     finite = np.asarray(values)[~np.isnan(values)]
     return float(np.median(finite)) if len(finite) else float("nan")
 
 
 def what_is_kept(seen: Observation) -> tuple[float, float, float]:
-    """Median angle and size per unit at the end over those at the start, and the largest over the smallest gradient."""
+    """Return the ratios of median angle and scale (output / input), and the largest over the smallest gradient."""
     layers = median_over_pairs(seen.gradient_ratio)
     layers = layers[np.isfinite(layers)]
     spread = float(layers.max() / layers.min()) if len(layers) and layers.min() > 0 else float("inf")
-    return _kept(median_angle(seen.angle)), float(median_over_pairs(seen.rms_ratio[-1:])[0]), spread
+    return _ratio(median_angle(seen.angle)), float(median_over_pairs(seen.rms_ratio[-1:])[0]), spread
 
 
-def _kept(medians: Floats) -> float:
-    """The angle at the end over the angle where values begin, NaN if pairs start parallel."""
+def _ratio(medians: Floats) -> float:
+    """Return the angle at the end over the angle where values begin, NaN if pairs start parallel."""
     before = next(iter(medians[np.isfinite(medians)]), 0.0)
     return float(medians[-1] / before) if before > 0 else float("nan")
 
 
 def start_score(angle: float, size: float, spread: float, near: float = 1.0) -> float:
-    """How well a start promises to train, from what `what_is_kept` says of it and of near samples; see ``SCORE``."""
+    """Return the score of an initialization, from `what_is_kept` and the growth of near angles; see ``SCORE``."""
     if not (angle > 0 and 0 < size < float("inf") and spread < float("inf")):
         return 0.0
     apart = np.log10(near) if near > 1 else 0.0

@@ -25,8 +25,6 @@ _SHOWN = ("angle_measured", "rms_ratio_measured", "gradient_over_last", "dead_fr
 
 def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> str:
     """The page as text, or what of it a notebook's cell shows."""
-    from initscope.inspection.model_comparison import shown_cells
-
     reports, same = compared.reports, compared.same_rows
     found = {name: layer_quantities(report, as_comparison(report)) for name, report in reports.items()}
     first, seen = next(iter(reports)), next(iter(reports.values())).observation
@@ -41,8 +39,7 @@ def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> s
         "cautions": compared.cautions,
         "first": first,
         "changes": compared.changes,
-        "glance": shown_rows(shown_cells(compared.table(), "model")),
-        "findings": shown_rows([{key: text or "–" for key, text in row.items()} for row in compared.findings()]),
+        "tables": {title: shown_rows(rows) for title, rows in compared.tables().items()},
         "depth": depth,
         "layers": layer_table(seen.rows, columns) if same else None,
         "has_predicted": False,

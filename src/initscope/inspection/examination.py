@@ -41,8 +41,9 @@ from initscope.propagate import predict
 __all__ = ["WeightsNotFinite", "inspect"]
 
 _Side = TypeVar("_Side", Prediction, Measurement)
-_PREDICTED = 64
-"""Pairs that are predicted of a network of any size, if it is observed on that many."""
+_PREDICTED = 8
+"""Pairs that are predicted of a network of any size, if it is observed on that many. A prediction of one pair costs a
+few forward passes, so that more pairs of a large network would cost more than all measurements."""
 _VALUES = 1 << 24
 """Values of all rows for which more pairs are predicted."""
 
@@ -89,8 +90,8 @@ def inspect(
         Tensor, array, Dataset, DataLoader, tuple or dict of inputs; or anything that `initscope.data.load` takes: a
         name such as ``"digits"``, a path, a table of pandas, polars or pyarrow, a data set of Hugging Face.
     pairs : int
-        Pairs of samples whose angles, norms and gradients are recorded. Of large networks the first 64 are predicted,
-        and predictions are compared with what was measured on these.
+        Pairs of samples whose angles, norms and gradients are recorded. Of large networks only the first pairs, at
+        least 8, are predicted, and predictions are compared with what was measured on these.
     draws : int
         0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
     seed : int

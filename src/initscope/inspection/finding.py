@@ -46,12 +46,12 @@ class Fix(Result):
     after: float | None = None
     tie: bool = False
     measure: str = SCORE
-    law: Any = field(default=None, repr=False, compare=False)
-    """The initializer, where only weights change: what ``--apply`` writes."""
+    initializer: Any = field(default=None, repr=False, compare=False, metadata={"key": "law"})
+    """The initializer, if only weights change: what ``--apply`` writes."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the initializer, which ``code`` spells out."""
-        return {name: value for name, value in super().to_dict().items() if name != "law"}
+        """Return all fields but the initializer, which ``code`` spells out."""
+        return {name: value for name, value in super().to_dict().items() if name != "initializer"}
 
     @property
     def tried(self) -> bool:

@@ -1,4 +1,4 @@
-"""Suggested fixes, each tried: the same trial with and without the line that is suggested."""
+"""Suggested fixes: applied to a copy of the model, and tried, by the same trial with and without them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,39 @@ from initscope.inspection.instruments import Candidate, Trial, compare_trials
 from initscope.inspection.instruments.optimizers import for_versions
 from initscope.inspection.judging import rank
 from initscope.inspection.levels import level_after_fix, levels_of_effects
+from initscope.models.training_loop import seeded
 
-__all__ = ["Tries", "after_fixes", "tried_fixes"]
+__all__ = ["Tries", "after_fixes", "tried_fixes", "with_fix"]
 
 _MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 20.0
 """Fixes that are tried in all, and for one finding, and the time of all trials at most."""
 _BEFORE = "as it is"
+
+
+def with_fix(model: nn.Module, fix: Fix, seed: int = 0) -> nn.Module | None:
+    """Return a copy of the model after a fix; None if the fix changes more than values of weights, or none of them."""
+    names = _applied(model, fix, seed)
+    if names is None or names["model"].__class__ is not model.__class__:
+        return None
+    before, after = model.state_dict(), names["model"].state_dict()
+    same = {name: value.shape for name, value in before.items()} == {k: value.shape for k, value in after.items()}
+    changes = same and any(not torch.equal(value, after[name]) for name, value in before.items())
+    return names["model"] if changes else None
+
+
+def _applied(model: nn.Module, fix: Fix, seed: int, **names: Any) -> dict[str, Any] | None:
+    """Return the ``names`` and ``model``, a copy, after the line of a fix was run as a user would run it.
+
+    None if the line cannot be run here, for instance because it changes the user's forward.
+    """
+    names |= {"torch": torch, "initscope": initscope, "model": copy_of(model)}
+    if fix.initializer is not None:
+        fix.initializer.fill_(names["model"], generator=torch_generator(seed, "weights"))
+        return names
+    with suppress(Exception), torch.no_grad(), seeded(seed):
+        exec(fix.code or "", names)
+        return names
+    return None
 
 
 @dataclass(frozen=True)
@@ -42,45 +69,32 @@ class Tries:
     seed: int = 0
 
     def candidate(self, fix: Fix) -> Candidate | None:
-        """What is trained with a fix; None where its line cannot be run here."""
-        if fix.law is not None:
-            law, model = fix.law, self.model
-
-            def drawn(seed: int) -> Any:
-                return law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
-
-            return Candidate(drawn, optimizer=self._optimizer, lr=self.lr)
+        """Return what is trained with a fix; None if its line cannot be run here."""
+        optimizer = for_versions(self.optimizer, self.model)
+        if fix.initializer is not None:
+            return Candidate(
+                lambda seed: (_applied(self.model, fix, seed) or {})["model"], optimizer=optimizer, lr=self.lr
+            )
         data = self.inputs.args[0] if isinstance(self.inputs, Inputs) else self.inputs
-        names = {"torch": torch, "initscope": initscope, "data": data, "targets": self.targets, "lr": None}
-        names |= {"model": copy_of(self.model)}
-        with suppress(Exception), torch.no_grad():  # a line for code that we do not have, such as the user's forward
-            exec(fix.code or "", names)  # the line that is suggested, as a user would run it
-            changed = None if names["data"] is data or isinstance(self.inputs, Inputs) else names["data"]
-            lr = self.lr if names["lr"] is None else names["lr"]
-            return Candidate(names["model"], changed, names["targets"], optimizer=self._optimizer, lr=lr)
-        return None
-
-    @property
-    def _optimizer(self) -> Any:
-        """The optimizer for versions of the model."""
-        return for_versions(self.optimizer, self.model)
+        names = _applied(self.model, fix, self.seed, data=data, targets=self.targets, lr=None)
+        if names is None:
+            return None
+        changed = None if names["data"] is data or isinstance(self.inputs, Inputs) else names["data"]
+        lr = self.lr if names["lr"] is None else names["lr"]
+        return Candidate(names["model"], changed, names["targets"], optimizer=optimizer, lr=lr)
 
     def compared(self, fixes: list[Fix]) -> dict[Fix, Fix]:
-        """The fixes with what trials reached before and after; those that cannot be tried as they are."""
-        made = {fix: self.candidate(fix) for fix in fixes}
-        names = {f"{index}": fix for index, fix in enumerate(fixes) if made[fix] is not None}
-        if not names:
-            return {fix: fix for fix in fixes}
+        """Return the fixes with what trials reached before and after; fixes that cannot be tried as they are."""
+        made = {str(index): candidate for index, fix in enumerate(fixes) if (candidate := self.candidate(fix))}
+        if not made:
+            return {}
         first = Candidate(self.model, self.inputs, self.targets, self.loss, self.optimizer, self.lr)
-        candidates = {_BEFORE: first} | {name: made[fix] for name, fix in names.items()}
-        trials = compare_trials(candidates, self.inputs, self.targets, seconds=_SECONDS, seed=self.seed)  # type: ignore[arg-type]
-        before = trials[_BEFORE].share
-        results = {fix: fix for fix in fixes}
-        for name, fix in names.items():
-            after = trials[name].share
-            if after is not None:
-                tie = len(trials.ties) > 1 and name in trials.ties
-                results[fix] = replace(fix, before=max(0.0, before or 0.0), after=after, tie=tie, measure=_SHARE)
+        trials = compare_trials({_BEFORE: first} | made, self.inputs, self.targets, seconds=_SECONDS, seed=self.seed)
+        before, results = max(0.0, trials[_BEFORE].share or 0.0), {}
+        for name in made:
+            if (after := trials[name].share) is not None:
+                tie, fix = len(trials.ties) > 1 and name in trials.ties, fixes[int(name)]
+                results[fix] = replace(fix, before=before, after=after, tie=tie, measure=_SHARE)
         return results
 
 

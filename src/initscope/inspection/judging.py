@@ -14,7 +14,7 @@ from initscope.inspection.evidence import Evidence
 from initscope.inspection.facts import Facts
 from initscope.inspection.finding import LEVELS, Finding, Fix, NotChecked
 from initscope.inspection.levels import levelled, levels_of_causes
-from initscope.inspection.suitable_laws import by_hand, filled_in
+from initscope.inspection.suitable_initializers import by_hand, filled_in
 from initscope.measurement.observation import Observation
 from initscope.results import plain
 

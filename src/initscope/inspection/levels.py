@@ -79,7 +79,7 @@ def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: T
 
 def _is_own(fix: Fix, finding: Finding) -> bool:
     """Whether a fix changes no more than what was found: new weights everywhere, or more, are no fair test."""
-    everywhere = fix.law is not None or (fix.code or "").startswith(_GLOBAL)
+    everywhere = fix.initializer is not None or (fix.code or "").startswith(_GLOBAL)
     return not everywhere and finding.code not in _UNFREEZING
 
 

@@ -1,4 +1,4 @@
-"""A `Report` as Markdown: for pull requests, issues and language-model assistants."""
+"""Reports and comparisons of models as Markdown: for pull requests, issues and language-model assistants."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from initscope.geometry import ROUNDING
+from initscope.inspection.terminal import COLUMNS
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
     from initscope.inspection.finding import Fix
+    from initscope.inspection.model_comparison import ModelComparison
     from initscope.inspection.report import Report
 
-__all__ = ["render_markdown"]
-
-_COLUMNS = {
-    "title": "layer",
-    "angle_measured": "angle °",
-    "rms_ratio_measured": "scale",
-    "gradient_over_last": "gradient",
-    "dead_fraction": "dead",
-    "saturated_fraction": "saturated",
-    "effective_rank": "rank",
-}
+__all__ = ["comparison_markdown", "render_markdown"]
 
 
 def render_markdown(report: Report) -> str:
@@ -37,7 +29,8 @@ def render_markdown(report: Report) -> str:
         if finding.fix is not None and not finding.caused_by and finding.fix != report.fix:
             lines.append(f"  Fix: {_fix(finding.fix)}")
     lines += [""] if report.errors or report.warnings else []
-    rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
+    shown = {"title": "op"} | {name: short for name, (_, short, _) in COLUMNS.items() if short}
+    rows = [{title: line.get(name) for name, title in shown.items()} for line in report.blocks(few=True)]
     for row in rows:
         if row["angle °"] is not None and 0 < row["angle °"] < ROUNDING:
             row["angle °"] = f"<{ROUNDING:g}"
@@ -49,6 +42,20 @@ def render_markdown(report: Report) -> str:
         lines += [f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items()]
     lines += ["", f"Suggested fix: {_fix(report.fix)}"] if report.fix is not None else []
     lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
+    return "\n".join(lines) + "\n"
+
+
+def comparison_markdown(compared: ModelComparison) -> str:
+    """Return what changed first, then a column for each model: sizes, ratios, findings; then the fixes."""
+    first = next(iter(compared.reports))
+    lines = [f"## initscope: {len(compared.reports)} models compared", ""]
+    lines += [f"> {_text(caution)}\n" for caution in compared.cautions]
+    lines += [f"- {_text(name)} compared with {_text(first)}: {_text('; '.join(changes))}."
+              for name, changes in compared.changes.items()]  # fmt: skip
+    for title, rows in compared.tables().items():
+        lines += ["", title, "", *_table(rows)]
+    fixes = {name: report.fix for name, report in compared.reports.items() if report.fix is not None}
+    lines += [""] * bool(fixes) + [f"- Suggested fix for {_text(name)}: {_fix(fix)}" for name, fix in fixes.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -106,6 +106,18 @@ class ModelComparison(Result):
             for finding in sorted(known, key=lambda finding: (worst(finding), known[finding]))
         ]
 
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """Return what people read, by title: short texts with a row for each quantity or finding, a column a model."""
+        findings = [{key: text or "–" for key, text in row.items()} for row in self.findings()]
+        tables = {"Models on the same data": _turned(self.table(), "model"), "Findings": findings}
+        return {title: rows for title, rows in tables.items() if rows}
+
+    def to_markdown(self) -> str:
+        """Return the comparison as Markdown, for pull requests and assistants: what changed, numbers, findings."""
+        from initscope.inspection.markdown import comparison_markdown
+
+        return comparison_markdown(self)
+
     @cached_property
     def changes(self) -> dict[str, list[str]]:
         """What differs from the first model, by name of every other one: findings, size, ratios."""
@@ -272,7 +284,7 @@ def _model_of(name: str, given: Any, base: nn.Module | None, seed: int) -> Any:
     return copied
 
 
-def shown_cells(rows: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, str]]:
+def _turned(rows: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, str]]:
     """Return a table turned around: one row for each quantity, one column for each value of ``by``."""
     names = [name for name in rows[0] if name != by and any(row[name] not in (None, "") for row in rows)]
     return [{by: name} | {str(row[by]): _cell(name, row[name]) for row in rows} for name in names]

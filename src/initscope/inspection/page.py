@@ -6,12 +6,12 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.geometry import ROUNDING, Comparison, Measurement
+from initscope.geometry import Comparison, Measurement
 from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
@@ -23,33 +23,17 @@ from initscope.rendering.network import network_figure
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
 from initscope.rendering.table import with_error
-from initscope.results import counted
+from initscope.results import counted, plain
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Deviation, Report
 
-__all__ = ["as_comparison", "block_texts", "conclusion", "pictures_of", "render_report"]
-
-_DIGITS = {
-    "angle_predicted": 1,
-    "angle_measured": 1,
-    "rms_ratio_predicted": 3,
-    "rms_ratio_measured": 3,
-    "gradient_over_last_predicted": 3,
-    "gradient_over_last": 3,
-    "gradient_cosine": 3,
-    "dead_fraction": 2,
-    "saturated_fraction": 2,
-    "effective_rank": 1,
-    "mean_width": 2,
-    "token_cosine_predicted": 3,
-    "token_cosine_measured": 3,
-    "attention_entropy_predicted": 3,
-    "attention_entropy_measured": 3,
-}
+__all__ = ["as_comparison", "conclusion", "pictures_of", "render_report"]
 
 MOST_EXPORTED = 120_000
-"""Characters of the JSON that a page holds to be downloaded, about 700 ops; `Report.save` keeps any report."""
+"""Characters of the compressed JSON that a page holds to be downloaded: all digits of about 700 ops."""
+_DIGITS = 4
+"""Significant digits of the numbers if all digits would be too long."""
 
 
 def as_comparison(report: Report) -> Comparison:
@@ -108,7 +92,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
         "data": page_data(report.rows, found.columns, depth["data"])
         | {"network": network["data"], "markdown": report.to_markdown()},
-        "whole": _compressed(report.to_dict()),
+        "whole": _exported(report),
         "conclusion": conclusion(report),
         "trial": _trial(report),
         "provenance": report.provenance,
@@ -145,13 +129,35 @@ def _trial(report: Report) -> str:
     return f"In a trial of {counted(len(losses), 'step')} the loss went from {losses[0]:.3g} to {losses[-1]:.3g}."
 
 
+def _exported(report: Report) -> str:
+    """Return the JSON of the report, compressed: all of it, or as much as a page holds; its `shortened` says which."""
+    whole = report.to_dict()
+    lists = {"rows": [], "audit": [], "blocks": plain(report.blocks(few=True))}
+    what = f"numbers have {_DIGITS} digits"
+    for value, shortened in (
+        (whole, ""),
+        (_rounded(whole), what),
+        (_rounded(whole | lists), f"{what}, rows and audit are left out, and blocks are grouped"),
+    ):
+        text = _compressed(value | ({"shortened": f"{shortened}; report.to_json has all"} if shortened else {}))
+        if len(text) <= MOST_EXPORTED:
+            return text
+    return ""
+
+
+def _rounded(value: Any) -> Any:
+    """Return plain values with numbers of few digits."""
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
 def _compressed(value: dict[str, Any]) -> str:
-    """JSON of a value, compressed and as text; equal values give equal texts. Empty if it is too long for a page."""
-    packed = gzip.compress(
-        json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"), mtime=0
-    )
-    text = base64.b64encode(packed).decode()
-    return text if len(text) <= MOST_EXPORTED else ""
+    """Return the JSON of a value, compressed and as text; equal values give equal texts."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), mtime=0)).decode()
 
 
 def _levels(report: Report) -> dict[int, str]:
@@ -279,18 +285,3 @@ def _alike(report: Report) -> list[dict[str, Any]]:
         names = ", ".join(titles) if len(titles) < 4 else f"{len(titles)} layers: {titles[0]} to {titles[-1]}"
         lines.append(vars(items[0]) | {"names": names})
     return lines
-
-
-def block_texts(blocks: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """Lines of `Report.blocks` as short texts."""
-    return [_texts(row) for row in blocks]
-
-
-def _texts(row: dict[str, Any]) -> dict[str, str]:
-    least = {"angle_measured": ROUNDING}
-    numbers = {
-        name.replace("_", " "): with_error(row.get(name), None, digits, least.get(name, 0.0))
-        for name, digits in _DIGITS.items()
-    }
-    told = {"layer": row["title"], "finding": ", ".join(row["findings"])}
-    return told | numbers | {"status": row["status"], "note": row["note"]}

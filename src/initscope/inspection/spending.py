@@ -20,15 +20,19 @@ from initscope.graph.borrowing import borrowed
 from initscope.inspection.variants import Variant
 from initscope.measurement.stream import moved
 
-__all__ = ["LEAST", "PASSES", "Spending", "multiplications"]
+__all__ = ["LARGE", "LEAST", "PASSES", "SAMPLING", "Spending", "multiplications"]
 
 PASSES = 30
 """Forward and backward passes over the observed pairs that all trials may cost."""
 LEAST = 3e10
 """Multiplications that may be spent in any case: a few seconds."""
+LARGE = 1e8
+"""Multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial."""
+SAMPLING = 2e10
+"""Multiplications of one sample of the weights: orthogonal ones take a decomposition of every layer."""
 _BACKWARD = 3.0  # a forward and a backward pass over a forward pass
 _OBSERVED = 5.0  # the same with the gradients of single samples, geometry, units, and a pass over near samples
-_DRAW = 30.0  # multiplications that take as long as one random number
+_NUMBER = 30.0  # multiplications that take as long as one random number
 
 
 @dataclass
@@ -41,29 +45,44 @@ class Spending:
 
     @classmethod
     def on(cls, work: float, pairs: int) -> Spending:
-        """For a model that was observed on ``pairs`` pairs."""
+        """Return the budget for a model that was observed on ``pairs`` pairs."""
         return cls(work, max(LEAST, PASSES * _BACKWARD * work * 2 * pairs))
 
+    @property
+    def share(self) -> float:
+        """Return how much of the usual number of pairs is tried: less than 1 of large models."""
+        return LARGE / max(LARGE, self.work)
+
+    def refuses_again(self) -> str:
+        """Return why no variant is sampled more than once; empty if variants are."""
+        return _too_large(self.work) if self.share < 1 else ""
+
     def refuses(self, variant: Variant, model: nn.Module, pairs: int) -> str:
-        """Why a trial of ``variant`` on these pairs is left out; else nothing, and its cost counts as spent."""
-        weights = sum(map(torch.Tensor.numel, model.parameters()))
-        cost = _OBSERVED * variant.work * self.work * 2 * pairs + _DRAW * weights + variant.drawing(model)
+        """Return why a trial of ``variant`` on these pairs is left out; else nothing, and its cost counts as spent."""
+        work, sampling = variant.work * self.work, variant.sampling_work(model)
+        if work > max(LARGE, self.work):
+            return _too_large(work)
+        if sampling > SAMPLING:
+            return f"sampling it takes {sampling:.0e} multiplications, above {SAMPLING:.0e}"
+        cost = _OBSERVED * work * 2 * pairs + _NUMBER * sum(map(torch.Tensor.numel, model.parameters())) + sampling
         if self.spent + cost > self.limit:
             left = max(0.0, self.limit - self.spent)
-            return (
-                f"it takes {cost:.0e} multiplications, and {left:.0e} of the {self.limit:.0e} for all trials are left"
-            )
+            return f"it takes {cost:.0e} multiplications, and {left:.0e} of the {self.limit:.0e} for all trials remain"
         self.spent += cost
         return ""
 
 
+def _too_large(work: float) -> str:
+    return f"{work:.0e} multiplications a sample, above {LARGE:.0e}"
+
+
 def multiplications(model: nn.Module, inputs: Inputs) -> float:
-    """Of a forward pass, for each sample."""
+    """Return the multiplications of a forward pass for one sample; 0 if the model raises."""
     placed = inputs.map(moved(model))
     try:
         with borrowed(model), torch.no_grad(), _Counter() as counter:
             model(*placed.args, **placed.kwargs)
-    except Exception:  # whatever the model raises: it will again when it is tried, and then be told
+    except Exception:  # whatever the model raises: it raises again when it is tried, and is then reported
         return 0.0
     return float(counter.operations) / 2 / inputs.samples
 

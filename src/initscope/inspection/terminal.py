@@ -6,48 +6,34 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope.geometry import named
-from initscope.inspection.page import block_texts
+from initscope.geometry import ROUNDING, named
 from initscope.rendering.folding import folding_summary
-from initscope.rendering.table import MOST_LINES, WORDS, note_lines, rich_table, table_lines, wrapped
+from initscope.rendering.table import MOST_LINES, WORDS, note_lines, rich_table, table_lines, with_error, wrapped
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
     from initscope.inspection.finding import Fix
     from initscope.inspection.report import Report
 
-__all__ = ["MOST_LINES", "report_lines"]
+__all__ = ["COLUMNS", "MOST_LINES", "block_texts", "report_lines"]
 
 _FEWEST_ROWS, _MOST_CAUSES, _SHORT_REASON = 4, 3, 20
-_DETAILED = {
-    "layer": "op",
-    "finding": "finding",
-    "angle predicted": "angle ° predicted",
-    "angle measured": "angle ° measured",
-    "rms ratio measured": "scale",
-    "token cosine predicted": "token cosine predicted",
-    "token cosine measured": "token cosine measured",
-    "attention entropy predicted": "entropy predicted",
-    "attention entropy measured": "entropy measured",
-    "gradient over last predicted": "gradient predicted",
-    "gradient over last": "gradient measured",
-    "dead fraction": "dead",
-    "saturated fraction": "saturated",
-    "effective rank": "rank",
-    "status": "status",
+COLUMNS = {
+    "angle_predicted": ("angle ° predicted", "", 1),
+    "angle_measured": ("angle ° measured", "angle °", 1),
+    "rms_ratio_measured": ("scale", "scale", 3),
+    "token_cosine_predicted": ("token cosine predicted", "", 3),
+    "token_cosine_measured": ("token cosine measured", "", 3),
+    "attention_entropy_predicted": ("entropy predicted", "", 3),
+    "attention_entropy_measured": ("entropy measured", "entropy", 3),
+    "gradient_over_last_predicted": ("gradient predicted", "", 3),
+    "gradient_over_last": ("gradient measured", "gradient", 3),
+    "dead_fraction": ("dead", "dead", 2),
+    "saturated_fraction": ("saturated", "saturated", 2),
+    "effective_rank": ("rank", "rank", 1),
 }
-"""Columns of the table, and their names; the page and the other formats have all."""
-_SHORT = {
-    "layer": "op",
-    "finding": "finding",
-    "angle measured": "angle °",
-    "rms ratio measured": "scale",
-    "gradient over last": "gradient",
-    "attention entropy measured": "entropy",
-    "dead fraction": "dead",
-    "saturated fraction": "saturated",
-    "effective rank": "rank",
-}
+"""Columns of the table: title in the detailed and in the short table, and digits; the page and other formats have all
+columns."""
 
 
 def report_lines(
@@ -126,7 +112,7 @@ def _short_table(report: Report, width: int | None, most: int) -> list[str]:
     causes = {finding.name for finding in (*report.errors, *report.warnings) if finding.caused_by is None}
     lines: list[str] = []
     for count in range(max(_FEWEST_ROWS, most - 2), _FEWEST_ROWS - 1, -1):
-        rows = _columns(block_texts(report.blocks(few=count)), _SHORT)
+        rows = block_texts(report.blocks(few=count), short=True)
         for row in rows:
             row["finding"] = ", ".join(name for name in row["finding"].split(", ") if name in causes)
         lines = _table(rows, width, captions=False)
@@ -141,14 +127,25 @@ def _detailed_table(report: Report, width: int | None, depth: int | None) -> lis
     blocks = report.blocks(depth, few=True)
     if depth == 0:  # every op, by the name of its module
         blocks = [block | {"title": named(block["layer"], block["kind"])} for block in blocks]
-    shown = {name: title for name, title in _DETAILED.items() if name != "status" or report.prediction is not None}
     notes = note_lines({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
     folded = folding_summary(blocks)
-    return _table(_columns(block_texts(blocks), shown), width, below=[*[folded] * bool(folded), *notes], words=WORDS)
+    rows = block_texts(blocks)
+    if report.prediction is not None:
+        rows = [row | {"status": block["status"]} for row, block in zip(rows, blocks, strict=True)]
+    return _table(rows, width, below=[*[folded] * bool(folded), *notes], words=WORDS)
 
 
-def _columns(texts: Sequence[Mapping[str, str]], titles: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{titles[name]: text for name, text in row.items() if name in titles} for row in texts]
+def block_texts(blocks: Sequence[Mapping[str, Any]], *, short: bool = False) -> list[dict[str, str]]:
+    """Return the lines of `Report.blocks` as short texts."""
+    shown = [(name, titles[short], digits) for name, (*titles, digits) in COLUMNS.items() if titles[short]]
+    return [
+        {"op": block["title"], "finding": ", ".join(block["findings"])}
+        | {
+            title: with_error(block.get(name), None, digits, ROUNDING if name == "angle_measured" else 0.0)
+            for name, title, digits in shown
+        }
+        for block in blocks
+    ]
 
 
 def _table(rows: Sequence[Mapping[str, Any]], width: int | None, *, captions: bool = True, **options: Any) -> list[str]:
@@ -207,7 +204,7 @@ def _details(report: Report, width: int | None) -> Iterator[str]:
 def _next_step(report: Report) -> str:
     """What to do now, on the command line."""
     page = "--out report.html writes the page, --verbose shows the details"
-    if report.fix is not None and report.fix.law is not None:
+    if report.fix is not None and report.fix.initializer is not None:
         return f"--apply weights.pt writes the weights of the suggested fix; {page}."
     if report.fix is not None:
         return f"make the suggested change and run this again; {page}."

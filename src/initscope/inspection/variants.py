@@ -14,76 +14,78 @@ from initscope.geometry import Row
 from initscope.graph import is_weight_layer
 from initscope.graph.ops import WEIGHT_LAYERS
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
-from initscope.inspection.suitable_laws import has_relu, steers
+from initscope.inspection.suitable_initializers import has_relu, steers
 from initscope.models.sizes import halve_depth, scale_widths
 
-__all__ = ["Variant", "laws", "rewritten", "sizes"]
+__all__ = ["Variant", "architecture_variants", "initializer_variants", "size_variants"]
 
 _PREFIX = "initscope.initializers."
+_ROOT = 2**0.5
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to start: ``change`` rewrites a copy of the model, then ``law`` fills its weights.
+    """A variant of a network: ``change`` rewrites a copy of it in place, then ``initializer`` fills its weights.
 
     ``code`` is the suggested fix if one line is enough; otherwise it is None, and ``advice`` says what to do.
     """
 
     name: str
-    law: Initializer | None
+    initializer: Initializer | None
     code: str | None
-    change: Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module] | None = None
-    is_drawn: bool = True
-    """Whether a draw differs from the next."""
+    change: Callable[[nn.Module, torch.Tensor, torch.Generator], object] | None = None
+    is_random: bool = True
+    """Whether two samples of its weights differ."""
     work: float = 1.0
     """Multiplications of a forward pass over those of the model as it is."""
     advice: str = ""
     """What to change by hand if ``code`` is not enough."""
 
-    def drawing(self, model: nn.Module) -> float:
-        """Multiplications of one draw of the weights, where it decomposes the matrices of all layers; else 0."""
-        if not isinstance(getattr(self.law, "base", self.law), (Orthogonal, LooksLinear)):
+    def sampling_work(self, model: nn.Module) -> float:
+        """Return the multiplications of one sample of the weights if it decomposes the matrices of all layers; else 0.
+
+        An orthogonal matrix of m rows and n columns takes 2 m n min(m, n).
+        """
+        if not isinstance(getattr(self.initializer, "base", self.initializer), (Orthogonal, LooksLinear)):
             return 0.0
         matrices = [module.weight for module in model.modules() if isinstance(module, WEIGHT_LAYERS)]
-        shapes = [(len(matrix), matrix.numel() // max(1, len(matrix))) for matrix in matrices]
-        return float(sum(2 * rows * columns * min(rows, columns) for rows, columns in shapes))
+        return float(sum(2 * matrix.numel() * min(matrix.flatten(1).shape) for matrix in matrices))
 
 
-def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
-    """Other weights in the same architecture, as far as they make sense for its steps.
+def initializer_variants(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
+    """Return other weights for the same architecture, as far as they make sense for its ops.
 
-    Zero sums and mirrored halves are made for stacks of ReLUs: they are left out where attention or a loop over time
-    reads the weights, and where there is no ReLU. Fan-out is for convolutions.
+    Zero sums and mirrored halves are made for stacks of ReLUs: they are left out if attention or a loop over time
+    reads the weights, and if there is no ReLU. Fan-out is for convolutions.
     """
-    root = 2**0.5
-    variants = [
-        Variant("He", He(), f"{_PREFIX}he_(model)"),
-        Variant("Glorot", Glorot(), f"{_PREFIX}glorot_(model)"),
-        Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
-        Variant("orthogonal", Orthogonal(gain=root), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
+    plain = not steers(rows)
+    rectified = plain and (not rows or has_relu(rows))
+    slopes = {module.negative_slope for module in model.modules() if isinstance(module, nn.LeakyReLU)}
+    slope = float(slopes.pop()) if len(slopes) == 1 else 0.0
+    offered = [
+        (True, "He", He(), "he_(model)"),
+        (plain, "He, fan-out", He(mode="fan_out"), 'he_(model, mode="fan_out")'),
+        (True, "Glorot", Glorot(), "glorot_(model)"),
+        (True, "LeCun", LeCun(), "lecun_(model)"),
+        (True, "orthogonal", Orthogonal(gain=_ROOT), "orthogonal_(model, gain=2**0.5)"),
     ]
-    if steers(rows):
-        return variants
-    variants.insert(1, Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'))
-    if rows and not has_relu(rows):
-        return variants
-    for strength in (1.0, 0.5):
-        code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
-        zero_sum = ZeroSum(strength=strength, compensate=True)
-        variants.append(Variant(f"zero-sum, strength {strength:g}", zero_sum, code))
-    for strength in (0.25, 0.15):
-        base = f"base={_PREFIX}Orthogonal(gain=2**0.5)"
-        code = f"{_PREFIX}zero_sum_(model, {base}, strength={strength:g}, compensate=True)"
-        zero_sum = ZeroSum(base=Orthogonal(gain=root), strength=strength, compensate=True)
-        variants.append(Variant(f"orthogonal zero-sum, strength {strength:g}", zero_sum, code))
-    slope = _leaky_slope(model)
-    argument = f", slope={slope:g}" if slope else ""
-    variants.append(Variant("looks linear", LooksLinear(slope=slope), f"{_PREFIX}looks_linear_(model{argument})"))
-    return variants
+    orthogonal = f"base={_PREFIX}Orthogonal(gain=2**0.5), "
+    for name, base, argument, strength in (
+        ("zero-sum", None, "", 1.0),
+        ("zero-sum", None, "", 0.5),
+        ("orthogonal zero-sum", Orthogonal(gain=_ROOT), orthogonal, 0.25),
+        ("orthogonal zero-sum", Orthogonal(gain=_ROOT), orthogonal, 0.15),
+    ):
+        zero_sum = ZeroSum(strength=strength, compensate=True, **({"base": base} if base else {}))
+        call = f"zero_sum_(model, {argument}strength={strength:g}, compensate=True)"
+        offered.append((rectified, f"{name}, strength {strength:g}", zero_sum, call))
+    call = f"looks_linear_(model{f', slope={slope:g}' if slope else ''})"
+    offered.append((rectified, "looks linear", LooksLinear(slope=slope), call))
+    return [Variant(name, initializer, _PREFIX + call) for suits, name, initializer, call in offered if suits]
 
 
-def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
-    """A leaky slope instead of ReLU, and batch norm, where the model has a place for them."""
+def architecture_variants(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
+    """Return the model with a leaky slope instead of ReLU, and with batch norm, if it has modules to change."""
     modules = list(model.modules())
     variants: list[Variant] = []
     if steers(rows):
@@ -94,66 +96,41 @@ def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
         slope = round(max(0.2, 1 - 2 / max(1, depth) ** 0.5), 2)
         gain = (2 / (1 + slope**2)) ** 0.5
         advice = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
+
+        def leaky(model: nn.Module, *_: object) -> None:
+            _replace(model, lambda module: nn.LeakyReLU(slope) if isinstance(module, nn.ReLU) else None)
+
         name = f"leaky slope {slope:g}, orthogonal"
-        variants.append(Variant(name, Orthogonal(gain=gain), None, _with_slope(slope), advice=advice))
+        variants.append(Variant(name, Orthogonal(gain=gain), None, leaky, advice=advice))
     if not any(isinstance(module, _BatchNorm) for module in modules):
-        advice = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
-        variants.append(Variant("batch norm", He(), None, _normalized, advice=advice))
+        advice = f"put nn.BatchNorm after every hidden Linear and convolution, then {_PREFIX}he_(model)"
+        variants.append(Variant("batch norm", He(), None, _normalize, advice=advice))
     return variants
 
 
-def sizes() -> list[Variant]:
-    """Hidden widths doubled and halved, depth halved."""
-    kept = "weights drawn with each layer's present variance × fan-in"
-    return [
-        Variant(
-            "hidden widths × 2", None, None, _with_widths(2.0), work=4.0, advice=f"double the hidden widths ({kept})"
-        ),
-        Variant(
-            "hidden widths × ½", None, None, _with_widths(0.5), work=0.25, advice=f"halve the hidden widths ({kept})"
-        ),
-        Variant(
-            "depth × ½",
-            None,
-            None,
-            _shallower,
-            is_drawn=False,
-            work=0.5,
-            advice="leave out half of the repeated blocks",
-        ),
-    ]
+def size_variants() -> list[Variant]:
+    """Return hidden widths doubled and halved, depth halved."""
+    again = "sample the weights with each layer's present variance × fan-in"
+
+    def widths(factor: float, name: str, verb: str) -> Variant:
+        def change(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> None:
+            scale_widths(model, factor, x, generator)
+
+        advice = f"{verb} the hidden widths, and {again}"
+        return Variant(f"hidden widths × {name}", None, None, change, work=factor**2, advice=advice)
+
+    def shallower(model: nn.Module, *_: object) -> None:
+        halve_depth(model)
+
+    advice = "leave out half of the repeated blocks"
+    depth = Variant("depth × ½", None, None, shallower, is_random=False, work=0.5, advice=advice)
+    return [widths(2.0, "2", "double"), widths(0.5, "½", "halve"), depth]
 
 
-def _leaky_slope(model: nn.Module) -> float:
-    """The negative slope of the model's leaky ReLUs, where they have one in common."""
-    slopes = {module.negative_slope for module in model.modules() if isinstance(module, nn.LeakyReLU)}
-    return float(slopes.pop()) if len(slopes) == 1 else 0.0
-
-
-def _with_slope(slope: float) -> Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module]:
-    def change(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
-        return _replaced(model, lambda module: nn.LeakyReLU(slope) if isinstance(module, nn.ReLU) else None)
-
-    return change
-
-
-def _with_widths(factor: float) -> Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module]:
-    def change(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
-        scale_widths(model, factor, x, generator)
-        return model
-
-    return change
-
-
-def _shallower(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
-    halve_depth(model)
-    return model
-
-
-def _normalized(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
-    """Batch norm behind every hidden weight layer, in train mode as at the start of training."""
-    weights = [module for module in model.modules() if is_weight_layer(module)]
-    hidden = set(weights[:-1])
+def _normalize(model: nn.Module, *_: object) -> None:
+    """Put batch norm after every hidden weight layer, in train mode as at the start of training."""
+    hidden = set([module for module in model.modules() if is_weight_layer(module)][:-1])
+    norms = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
     def wrap(module: nn.Module) -> nn.Module | None:
         if module not in hidden:
@@ -161,18 +138,17 @@ def _normalized(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -
         if isinstance(module, nn.Linear):
             return nn.Sequential(module, nn.BatchNorm1d(module.out_features))
         assert isinstance(module, _ConvNd)
-        kind = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[len(module.kernel_size)]
-        return nn.Sequential(module, kind(module.out_channels))
+        return nn.Sequential(module, norms[len(module.kernel_size)](module.out_channels))
 
-    return _replaced(model, wrap).train()
+    _replace(model, wrap)
+    model.train()
 
 
-def _replaced(model: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> nn.Module:
-    """Put ``change(module)`` in the place of every submodule for which it is not None; the model is a copy."""
+def _replace(model: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> None:
+    """Put ``change(module)`` in the place of every submodule for which it is not None."""
     for name, child in list(model.named_children()):
         other = change(child)
         if other is None:
-            _replaced(child, change)
+            _replace(child, change)
         else:
             setattr(model, name, other)
-    return model

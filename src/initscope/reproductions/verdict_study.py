@@ -358,8 +358,8 @@ def _retrained(
 ) -> Retrained:
     """Train a network with the initialization that its report suggests; unchanged without a suggestion."""
     fixes = _inspected(network, alternatives=True).fixes
-    suggested = next((fix for fix in fixes if fix.law is not None), None)
-    initializer = None if suggested is None else suggested.law
+    suggested = next((fix for fix in fixes if fix.initializer is not None), None)
+    initializer = None if suggested is None else suggested.initializer
 
     def build() -> nn.Module:
         model = network.build()

@@ -9,8 +9,8 @@ from torch import nn
 
 import initscope
 from initscope.cli import main
-from initscope.inspection.applying import with_fix
 from initscope.inspection.finding import Fix
+from initscope.inspection.fixes import with_fix
 from initscope.models import load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
