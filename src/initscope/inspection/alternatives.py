@@ -61,7 +61,7 @@ class Alternative(Result):
     ``angle_ratio``, ``rms_ratio`` (of the last step), ``gradient_spread`` (of layers, the largest over the smallest)
     and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians
     over ``draws`` samples of the weights; ``crossed`` says how many of them have which finding, ``failing`` how many
-    have any. ``score_error`` is the standard error of the score over them.
+    have any. ``score`` is the mean over them, and ``score_error`` its standard error.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
     (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
     vectors: images, quadrature and sampling cost more than all measurements, and the ranking does without.
@@ -320,13 +320,13 @@ class _Trials:
             return
         try:
             changed = self._traced(self.drawn(variant, self.seed))
-            seen = self._observed(changed)
+            seen = self._observed(changed, self.seed)
         except (InputError, ValueError, RuntimeError) as error:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
             self.skipped[variant.name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
         self.rows = self.rows or seen.rows
-        self.seen[variant] = [self._numbers(seen, changed)]
+        self.seen[variant] = [self._numbers(seen, changed, self.seed)]
         self.predicted[variant] = self._prediction(variant, changed)
 
     def hopeful(self) -> list[Variant]:
@@ -349,8 +349,9 @@ class _Trials:
         if reason := self.spending.refuses(variant, self.model, len(self.x)):
             self.skipped[f"more draws of {variant.name}"] = reason
             return
-        changed = self._traced(self.drawn(variant, self.seed + draw))
-        self.seen[variant].append(self._numbers(self._observed(changed), changed))
+        seed = self.seed + draw  # of all that is random, so that draws are independent
+        changed = self._traced(self.drawn(variant, seed))
+        self.seen[variant].append(self._numbers(self._observed(changed, seed), changed, seed))
 
     def drawn(self, variant: Variant, seed: int) -> nn.Module:
         """A copy of the model, changed and filled; the next law is filled into the same copy."""
@@ -371,9 +372,9 @@ class _Trials:
         crossed = Counter(name for draw in draws for name in draw.faults)
         predicted, status = self.predicted[variant]
         law = variant.law if variant.change is None else None
-        score, failing = start_score(angle, size, spread, near), sum(bool(draw.faults) for draw in draws)
-        numbers = (score, angle, predicted, size, spread, dict(crossed), failing, len(draws))
         scores = [start_score(draw.angle, draw.size, draw.spread, draw.near) for draw in draws]
+        failing = sum(bool(draw.faults) for draw in draws)
+        numbers = (float(np.mean(scores)), angle, predicted, size, spread, dict(crossed), failing, len(draws))
         error = float(np.std(scores, ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else None
         known = near if np.isfinite(near) else None
         return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law, known, error)
@@ -392,32 +393,32 @@ class _Trials:
             self._known = traced
         return self._known
 
-    def _observed(self, changed: Graph) -> Observation:
+    def _observed(self, changed: Graph, seed: int) -> Observation:
         pairs = torch.cat([self.x, self.y])
-        return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False)
+        return observe(changed, pairs, pairs=len(self.x), seed=seed, shuffle=False)
 
-    def _numbers(self, seen: Observation, changed: Graph) -> _Draw:
+    def _numbers(self, seen: Observation, changed: Graph, seed: int) -> _Draw:
         facts = facts_of(changed.model, seen)
         findings = judge(seen, self.thresholds, facts)
         faults = tuple(f.name for f in findings if f.level != "info" and reinitialized(f))
         if self.is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
             faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
         angle, size, spread = what_is_kept(seen)
-        return _Draw(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
+        return _Draw(angle, size, spread, self._near(changed, seed) / angle if angle > 0 else float("nan"), faults)
 
     @property
     def is_cloned(self) -> bool:
         """Whether the model as it is, the first that was run, has equal layers."""
         return any("equal-layers" in draw.faults for draw in next(iter(self.seen.values()), ()))
 
-    def _near(self, changed: Graph) -> float:
+    def _near(self, changed: Graph, seed: int) -> float:
         """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""
         if not self.x.is_floating_point():
             return float("nan")
-        added = torch.randn(self.x.shape, generator=torch_generator(self.seed, "near samples")).to(self.x)
+        added = torch.randn(self.x.shape, generator=torch_generator(seed, "near samples")).to(self.x)
         sizes = [values.flatten(1).norm(dim=1).reshape(-1, *[1] * (values.dim() - 1)) for values in (self.x, added)]
         pairs = torch.cat([self.x, self.x + _NEAR * sizes[0] / sizes[1] * added])
-        options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
+        options: dict[str, Any] = {"seed": seed, "shuffle": False, "gradients": False, "units": False}
         return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
     def _prediction(self, variant: Variant, changed: Graph) -> tuple[float | None, str]:
