@@ -14,7 +14,7 @@ from dask_cluster import PATIENCE, Cluster, busy_workers, drivers_with_tasks, in
 from initscope.distributed import encode_blocks, kernel_in_blocks, named_model, open_blocks
 from initscope.errors import InputError
 
-pytest.importorskip("distributed")
+pytest.importorskip("dask.distributed")
 
 from initscope.distributed import cluster as cluster_module
 from initscope.distributed.cluster import on_cluster
