@@ -1,4 +1,4 @@
-"""Are stated errors right? Every setting of ``tests/calibration.py`` over many seeds, as a table.
+"""Are stated errors right? Every setting of ``tests/calibrated_*.py`` over many seeds, as a table.
 
     python benchmarks/calibration.py [WORD …]      # only settings whose quantity or description holds one of the words
 
@@ -20,11 +20,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import calibrated_networks
+import calibrated_samples
 import calibration
 
 HERE = Path(__file__).parent
 LINES, TABLE = HERE / "calibration.jsonl", HERE.parent / "docs" / "calibration_table.txt"
 ALLOWED = 0.1
+SETTINGS = [*calibrated_networks.SETTINGS, *calibrated_samples.SETTINGS]
 
 
 def main() -> None:
@@ -32,7 +35,7 @@ def main() -> None:
     torch.set_num_threads(1)
     words = sys.argv[1:]
     lines = read()
-    for setting in calibration.SETTINGS:
+    for setting in SETTINGS:
         name = f"{setting.quantity}; {setting.where}"
         if words and not any(word in name for word in words):
             continue
@@ -53,7 +56,7 @@ def main() -> None:
 
 def save(lines: dict[str, dict[str, Any]]) -> None:
     """Write lines and table, in the order of the settings; settings that are gone are left out."""
-    names = [f"{setting.quantity}; {setting.where}" for setting in calibration.SETTINGS]
+    names = [f"{setting.quantity}; {setting.where}" for setting in SETTINGS]
     kept = [lines[name] for name in names if name in lines]
     write(LINES, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
     write(TABLE, table(kept))

@@ -1,8 +1,11 @@
 """Stated errors are right from both sides: neither too small nor too large."""
 
+import calibrated_networks
+import calibrated_samples
 import calibration
 import pytest
-from calibration import SETTINGS
+
+SETTINGS = [*calibrated_networks.SETTINGS, *calibrated_samples.SETTINGS]
 
 LIMIT = 1.3
 """The least factor by which errors of a setting must be off to be called wrong."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from initscope._utils import content
 from initscope._utils.content import array_digest, digest_of, sampled_digest
 
 
@@ -23,6 +24,15 @@ def test_a_replaced_file_has_another_digest(tmp_path, size):
     path.unlink()
     path.write_bytes(rng.bytes(size + (size == 0)))
     assert sampled_digest(path) != first
+
+
+def test_another_torch_is_other_code_and_another_build_is_not(monkeypatch):
+    """Runs of a sweep and of `reproduce` that another torch computed were taken for those of this one."""
+    digests = []
+    for torch in ("2.13.0+cpu", "2.13.0+cu128", "2.14.0"):
+        monkeypatch.setattr(content, "version", {"numpy": "2.0", "scipy": "1.13", "torch": torch}.__getitem__)
+        digests.append(content.code_digest.__wrapped__())
+    assert digests[0] == digests[1] != digests[2]
 
 
 LOOP = """

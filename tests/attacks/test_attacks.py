@@ -142,7 +142,7 @@ def test_outputs_that_cannot_be_written(monkeypatch, tmp_path):
 
 
 def test_drivers_on_a_shared_cluster(monkeypatch, tmp_path):
-    pytest.importorskip("distributed")
+    pytest.importorskip("dask")  # not "distributed", which a folder of the tests is called too
     from attacks import shared_cluster
 
     monkeypatch.chdir(tmp_path)

@@ -67,9 +67,11 @@ def test_probe_of_pixels_against_a_known_method(digits):
     found = collapse(torch.nn.Flatten(), digits, samples=1000).rows[0]
     assert abs(found.class_mean_accuracy - 0.9) < 0.05
     assert found.probe_accuracy > found.class_mean_accuracy
-    assert found.standard_error == pytest.approx(
-        max(np.sqrt(p * (1 - p) / 500) for p in (found.class_mean_accuracy, found.probe_accuracy))
+    shares, errors = (
+        (found.class_mean_accuracy, found.probe_accuracy),
+        (found.class_mean_accuracy_se, found.probe_accuracy_se),
     )
+    assert errors == pytest.approx([np.sqrt(p * (1 - p) / 500) for p in shares])
 
 
 def test_collapse_refuses(digits):

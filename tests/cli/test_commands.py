@@ -23,6 +23,13 @@ from initscope.reproductions.photographs import _finding, _remedy
 SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
 
 
+def test_importing_the_entry_point_runs_nothing(monkeypatch, capsys):
+    """Tools that import every module of a package, such as pkgutil.walk_packages, ran the command and ended."""
+    monkeypatch.setattr(sys, "argv", ["initscope", "--version"])
+    importlib.reload(importlib.import_module("initscope.__main__"))
+    assert capsys.readouterr().out == ""
+
+
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
     """Run a command line in an empty folder; returns (exit code, stdout, stderr)."""

@@ -64,6 +64,8 @@ def test_missing_values_are_shown_by_data_and_refused_by_others(run, tmp_path):
     ],
 )
 def test_refusals(run, line, message):
+    if "--tokenizer" in line:
+        pytest.importorskip("transformers")
     code, output, messages = run(line)
     assert (code, output) == (2, "")
     assert message in messages

@@ -21,7 +21,7 @@ def test_intrinsic_dimension_of_uniform_points(dimension):
     torus = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
     rotated = torus @ np.linalg.qr(draws.normal(size=(12, 12)))[0][: 2 * dimension]
     estimate, error = intrinsic_dimension(distances(rotated))
-    assert error == pytest.approx(dimension / 30, rel=0.2)
+    assert 0.9 < error / (dimension / 30) < 1.6  # 1 for independent ratios; those of neighbors are correlated
     assert abs(estimate - dimension) < 4 * error + 0.12 * (dimension - 1)  # curvature biases higher dimensions
 
 

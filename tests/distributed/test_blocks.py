@@ -147,7 +147,7 @@ def test_merging_the_nearest_is_exact():
 @pytest.fixture(scope="module")
 def scheduler():
     """A Dask cluster in this process; real ones are tried with the sweeps."""
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("dask.distributed")
     options = {"processes": False, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster:
         yield cluster.scheduler_address

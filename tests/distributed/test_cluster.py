@@ -16,7 +16,7 @@ from initscope.distributed.local import outcome_of
 from initscope.errors import InputError
 
 pytest.importorskip("pyarrow")
-pytest.importorskip("distributed")
+pytest.importorskip("dask.distributed")
 
 from initscope.distributed.cluster import connect, on_cluster
 

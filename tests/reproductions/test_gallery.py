@@ -76,6 +76,27 @@ def test_a_run_goes_on_where_it_stopped(three, tmp_path):
     assert len(three["first"]) == 4
 
 
+def test_results_of_other_code_are_computed_again(three, tmp_path, monkeypatch):
+    """Only edits of the reproduction's own file were noticed."""
+    reproduce(["first"], out=tmp_path)
+    monkeypatch.setattr(gallery, "code_digest", lambda: "edited")
+    reproduce(["first"], out=tmp_path)
+    assert len(three["first"]) == 2
+
+
+def test_a_result_of_someone_else_names_no_other_file(three, tmp_path):
+    """The page showed any SVG of the user whose path a crafted result named."""
+    reproduce(["first"], out=tmp_path / "out")
+    (tmp_path / "private.svg").write_text('<svg viewBox="0 0 1 1">private</svg>', encoding="utf-8")
+    stored = tmp_path / "out" / "first.json"
+    entry = json.loads(stored.read_text(encoding="utf-8"))
+    for path in ("../private.svg", str(tmp_path / "private.svg")):
+        stored.write_text(json.dumps(entry | {"svg": path}), encoding="utf-8")
+        reproduce(["first"], out=tmp_path / "out")
+        assert "private" not in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert len(three["first"]) == 1
+
+
 def test_processes_find_what_one_finds(tmp_path):
     """Real reproductions, which workers import by themselves; numbers are those of one process, to rounding."""
     alone, crew = reproduce(SWIFT, out=tmp_path / "alone"), reproduce(SWIFT, out=tmp_path / "crew", workers=2)

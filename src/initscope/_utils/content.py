@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from functools import cache, lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,10 +74,12 @@ def _sampled(path: str, size: int, *_changes_with_the_content: int) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return the SHA-256 of the sources of this package, as they were when this process first asked.
+    """Return the SHA-256 of what computes: the sources of this package, and versions of numpy, scipy and torch.
 
-    Two processes with the same digest compute the same; a version number does not show that sources were edited.
+    The sources are those at the first call of this process. Two processes with one digest compute the same; the
+    version of this package does not show that sources were edited. Builds of one version (``+cpu``) count as the same.
     """
     package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))
-    return digest_of(part for file in files for part in (file.relative_to(package).as_posix(), file.read_bytes()))
+    sources = (part for file in files for part in (file.relative_to(package).as_posix(), file.read_bytes()))
+    return digest_of([*sources, *(version(name).partition("+")[0] for name in ("numpy", "scipy", "torch"))])

@@ -45,8 +45,8 @@ class LayerCollapse(Result):
     class_mean_accuracy, probe_accuracy : float
         Accuracy on the held-out half by the nearest class mean of the other half, or by a linear classifier (ridge
         regression, its penalty chosen on that half).
-    standard_error : float
-        Largest standard error of the two accuracies.
+    class_mean_accuracy_se, probe_accuracy_se : float
+        Standard errors over the held-out samples, for the classifiers as they were fitted.
     """
 
     layer: str
@@ -59,7 +59,8 @@ class LayerCollapse(Result):
     norm_spread: float
     class_mean_accuracy: float
     probe_accuracy: float
-    standard_error: float
+    class_mean_accuracy_se: float
+    probe_accuracy_se: float
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class Collapse(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Accuracy of the linear probe and of the nearest class mean by layer, with two standard errors."""
         ax = make_axes(ax)
-        errors = [2 * row.standard_error for row in self.rows]
         for name, marker in (("probe_accuracy", "o-"), ("class_mean_accuracy", "s--")):
             values = [getattr(row, name) for row in self.rows]
+            errors = [2 * getattr(row, f"{name}_se") for row in self.rows]
             ax.errorbar(range(len(values)), values, yerr=errors, fmt=marker, label=name.replace("_", " "))
         ax.set_xticks(range(len(self.rows)), [row.layer for row in self.rows], rotation=35, ha="right")
         ax.set(ylabel="accuracy on held-out samples", ylim=(0, 1))
@@ -175,7 +176,7 @@ def _measures(rows: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[fl
     by_mean = nearest_class_mean(rows[fitted], classes[fitted], rows[tested])
     by_probe = ridge_classifier(rows[fitted], classes[fitted]).predict(rows[tested])
     accuracies = [float((guess == classes[tested]).mean()) for guess in (by_mean, by_probe)]
-    error = max(math.sqrt(share * (1 - share) / (len(rows) - half)) for share in accuracies)
+    errors = [math.sqrt(share * (1 - share) / (len(rows) - half)) for share in accuracies]
     return (
         squares / between if between > 0 else math.inf,
         variability_collapse(rows, classes),
@@ -184,5 +185,5 @@ def _measures(rows: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[fl
         simplex_cosine(len(present)),
         spread,
         *accuracies,
-        error,
+        *errors,
     )

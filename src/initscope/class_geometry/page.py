@@ -171,7 +171,7 @@ def _angles_by_layer(separations: Separations) -> Axes:
 def _probes_by_layer(separations: Separations) -> Axes:
     ax = new_axes(*SMALL)
     for (name, network), color in zip(separations.collapses.items(), _colors(separations)):
-        errors = [2 * row.standard_error for row in network.rows]
+        errors = [2 * row.probe_accuracy_se for row in network.rows]
         positions = range(len(network.rows))
         ax.errorbar(positions, [row.probe_accuracy for row in network.rows], errors, fmt=".-", color=color, label=name)
         ax.plot([row.class_mean_accuracy for row in network.rows], "--", color=color)
@@ -246,8 +246,8 @@ def _collapse_rows(separations: Separations) -> list[dict[str, str]]:
             "along the means": f"{row.variability:.3g}",
             "cosine of means": f"{row.cosine:.3f} (sd {row.cosine_spread:.3f})",
             "simplex": f"{row.simplex:.3f}",
-            "nearest mean": f"{row.class_mean_accuracy:.3f}",
-            "linear probe": f"{row.probe_accuracy:.3f} ± {row.standard_error:.3f}",
+            "nearest mean": f"{row.class_mean_accuracy:.3f} ± {row.class_mean_accuracy_se:.3f}",
+            "linear probe": f"{row.probe_accuracy:.3f} ± {row.probe_accuracy_se:.3f}",
         }
         for name, network in separations.collapses.items()
         for row in network.rows

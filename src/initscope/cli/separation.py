@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["separation"]
 
 _ENDS = ("network", "layer", "within_between", "variability", "cosine", "cosine_spread", "class_mean_accuracy",
-         "probe_accuracy", "standard_error")  # fmt: skip
+         "class_mean_accuracy_se", "probe_accuracy", "probe_accuracy_se")  # fmt: skip
 
 
 def separation(

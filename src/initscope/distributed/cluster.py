@@ -118,11 +118,10 @@ def _through(
 
 
 def on_worker(function: Callable[[Any], Any], job: Job, code: str) -> Outcome:
-    """Run a job; fail if the sources of initscope differ between this worker and the driver."""
+    """Run a job; fail if code or versions of libraries differ between this worker and the driver."""
     if code_digest() != code:
-        return Outcome(
-            job[0], [], f"a worker ({platform.node()}) has different code of initscope than the driver; {_RESTART}"
-        )
+        different = "has different code of initscope, or other versions of numpy, scipy or torch, than the driver"
+        return Outcome(job[0], [], f"a worker ({platform.node()}) {different}; {_RESTART}")
     return outcome_of(function, job)
 
 

@@ -67,7 +67,7 @@ class SweepRun:
     model: str
 
     def id(self, options: Options, contents: Contents) -> str:
-        """A name from everything that the result depends on; a version number does not show edited sources."""
+        """A name from everything that the result depends on, with the sources of initscope and the version of torch."""
         text = json.dumps([asdict(self), asdict(options), asdict(contents), code_digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -155,7 +155,8 @@ def _known(sweep: Sweep, folder: Folder, out: str | os.PathLike[str]) -> dict[st
     if done:
         raise InputError(
             f"{out} holds {counted(len(done), 'run')} of another grid, or with other options, data, model files or "
-            "code of initscope; a grid may grow, but what was run must stay in it: give another folder with --out"
+            "code of initscope, or other versions of numpy, scipy or torch; a grid may grow, but what was run must "
+            "stay in it: give another folder with --out"
         )
     folder.forget(strange)
     return {run: word for run, word in status.items() if run not in strange}

@@ -62,7 +62,7 @@ class Alternative(Result):
     ``angle_ratio``, ``rms_ratio`` (of the last op), ``gradient_spread`` (largest over smallest gradient of the layers)
     and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians
     over ``draws`` samples of the weights; ``crossed`` says how many of them have which finding, ``failing`` how many
-    have any. ``score_error`` is the standard error of the score over them.
+    have any. ``score`` is the mean over them, and ``score_error`` its standard error.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names. It is None for other sizes,
     batch norm and mirrored weights, and if predicting the model as it is takes more than closed forms of vectors:
     images, quadrature and sampling cost more than all measurements, and the ranking does not need them.
@@ -313,13 +313,13 @@ class _Trials:
             return
         try:
             changed = self._traced(self._sampled(variant, self.seed + draw))
-            seen = self._observed(changed)
+            seen = self._observed(changed, self.seed + draw)
         except (InputError, ValueError, RuntimeError) as error:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
             self.skipped[name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
         self.rows = self.rows or seen.rows
-        self.seen.setdefault(variant, []).append(self._numbers(seen, changed))
+        self.seen.setdefault(variant, []).append(self._numbers(seen, changed, self.seed + draw))
         if not draw:
             self.predicted[variant] = self._prediction(variant, changed)
 
@@ -339,11 +339,10 @@ class _Trials:
         angle, size, spread, near = (_median([getattr(sample, name) for sample in samples]) for name in names)
         crossed = Counter(name for sample in samples for name in sample.faults)
         predicted, status = self.predicted[variant]
-        score, failing = start_score(angle, size, spread, near), sum(bool(sample.faults) for sample in samples)
-        scores = [sample.score for sample in samples]
+        failing, scores = sum(bool(sample.faults) for sample in samples), [sample.score for sample in samples]
         return Alternative(
-            variant.name, score, angle, predicted, size, spread, dict(crossed), failing, len(samples), status,
-            variant.code, variant.advice, variant.initializer if variant.change is None else None,
+            variant.name, float(np.mean(scores)), angle, predicted, size, spread, dict(crossed), failing, len(samples),
+            status, variant.code, variant.advice, variant.initializer if variant.change is None else None,
             near_ratio=near if np.isfinite(near) else None,
             score_error=float(np.std(scores, ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else None,
         )  # fmt: skip
@@ -373,11 +372,11 @@ class _Trials:
             self._known = traced
         return self._known
 
-    def _observed(self, changed: Graph) -> Observation:
+    def _observed(self, changed: Graph, seed: int) -> Observation:
         pairs = torch.cat([self.x, self.y])
-        return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False)
+        return observe(changed, pairs, pairs=len(self.x), seed=seed, shuffle=False)
 
-    def _numbers(self, seen: Observation, changed: Graph) -> _Sample:
+    def _numbers(self, seen: Observation, changed: Graph, seed: int) -> _Sample:
         facts = facts_of(changed.model, seen)
         findings = judge(seen, self.thresholds, facts)
         faults = tuple(f.name for f in findings if f.level != "info" and reinitialized(f))
@@ -386,16 +385,17 @@ class _Trials:
         if is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
             faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
         angle, size, spread = what_is_kept(seen)
-        return _Sample(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
+        near = self._near(changed, seed)
+        return _Sample(angle, size, spread, near / angle if angle > 0 else float("nan"), faults)
 
-    def _near(self, changed: Graph) -> float:
+    def _near(self, changed: Graph, seed: int) -> float:
         """Return the angle ratio of samples and others near them; NaN if a sample cannot change a bit."""
         if not self.x.is_floating_point():
             return float("nan")
-        added = torch.randn(self.x.shape, generator=torch_generator(self.seed, "near samples")).to(self.x)
+        added = torch.randn(self.x.shape, generator=torch_generator(seed, "near samples")).to(self.x)
         sizes = [values.flatten(1).norm(dim=1).reshape(-1, *[1] * (values.dim() - 1)) for values in (self.x, added)]
         pairs = torch.cat([self.x, self.x + _NEAR * sizes[0] / sizes[1] * added])
-        options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
+        options: dict[str, Any] = {"seed": seed, "shuffle": False, "gradients": False, "units": False}
         return _ratio(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
     def _prediction(self, variant: Variant, changed: Graph) -> tuple[float | None, str]:

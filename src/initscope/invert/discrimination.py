@@ -28,7 +28,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Discrimination", "DiscriminationRow", "discriminate"]
+__all__ = ["Discrimination", "DiscriminationRow", "accuracy", "discriminate"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DiscriminationRow(Result):
 
     ``features`` and ``cnn`` are test accuracies of random ReLU features with a linear classifier and of a small trained
     CNN; ``psnr`` and ``ssim`` those of the best ``solver``, mean over the reconstructed images. Fields with
-    the suffix ``_se`` are standard errors.
+    the suffix ``_se`` are standard errors over the test images, for the measurement and classifiers as they are.
     """
 
     measurement: str
@@ -161,8 +161,8 @@ def discriminate(
     held = max(1, round(test_share * len(pixels)))
     tested, trained = order[:held], order[held:]
     task = _Task(pixels[trained], classes[trained], pixels[tested], classes[tested], features, epochs, seed)
-    full = task.feature_accuracy(task.train.flatten(1), task.test.flatten(1))
-    deep = task.cnn_accuracy(task.train, task.test)
+    full, full_se = accuracy(task.by_features(task.train.flatten(1), task.test.flatten(1)))
+    full_cnn, full_cnn_se = accuracy(task.by_cnn(task.train, task.test))
     side = pixels.shape[-1]
     mean_image = task.train.mean(0).numpy()
     shown = task.test[: min(reconstruct, held)]
@@ -182,9 +182,9 @@ def discriminate(
         train=len(task.train),
         test=held,
         full=full,
-        full_se=task.standard_error(full),
-        full_cnn=deep,
-        full_cnn_se=task.standard_error(deep),
+        full_se=full_se,
+        full_cnn=full_cnn,
+        full_cnn_se=full_cnn_se,
         chance=float(np.bincount(task.test_labels).max() / held),
         mean_image_psnr=float(np.mean([psnr(image.numpy(), mean_image) for image in shown])),
         rows=tuple(rows),
@@ -213,8 +213,8 @@ def _checked(images: Any, labels: Any) -> tuple[Tensor, NDArray[np.int64]]:
 
 def _row(measurement: Sensing, ratio: float, task: _Task, shown: Tensor) -> DiscriminationRow:
     train, test = measurement.measure(task.train), measurement.measure(task.test)
-    linear = task.feature_accuracy(train, test)
-    deep = task.cnn_accuracy(measurement.back_projected(train), measurement.back_projected(test))
+    linear, linear_se = accuracy(task.by_features(train, test))
+    deep, deep_se = accuracy(task.by_cnn(measurement.back_projected(train), measurement.back_projected(test)))
     solved = [measurement.reconstructions(values) for values in test[: len(shown)]]
     scores = {name: [psnr(image.numpy(), by[name]) for image, by in zip(shown, solved)] for name in solved[0]}
     solver = max(scores, key=lambda name: float(np.mean(scores[name])))
@@ -225,9 +225,9 @@ def _row(measurement: Sensing, ratio: float, task: _Task, shown: Tensor) -> Disc
         ratio=float(ratio),
         outputs=measurement.outputs,
         features=linear,
-        features_se=task.standard_error(linear),
+        features_se=linear_se,
         cnn=deep,
-        cnn_se=task.standard_error(deep),
+        cnn_se=deep_se,
         psnr=float(values.mean()),
         psnr_se=float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan,
         ssim=float(np.mean(likeness)),
@@ -247,16 +247,11 @@ class _Task:
     epochs: int
     seed: int
 
-    def standard_error(self, accuracy: float) -> float:
-        """Return the standard error of an accuracy on the test images."""
-        count = len(self.test_labels)
-        return math.sqrt(accuracy * (1 - accuracy) / count) if math.isfinite(accuracy) else math.nan
+    def by_features(self, train: Tensor, test: Tensor) -> NDArray[np.bool_]:
+        """Return which test images a ridge classifier on random ReLU features of the measurements classifies correctly.
 
-    def feature_accuracy(self, train: Tensor, test: Tensor) -> float:
-        """Random ReLU features of the standardized measurements, and ridge regression.
-
-        The ridge parameter is chosen on a fifth of the training images. Without it, the error would peak where the
-        number of features equals the number of images.
+        Measurements are standardized. The ridge parameter is chosen on a fifth of the training images. Without it, the
+        error would peak where the number of features equals the number of images.
         """
         from scipy.linalg import LinAlgWarning
         from sklearn.linear_model import RidgeClassifier
@@ -278,15 +273,17 @@ class _Task:
                 {"alpha": np.logspace(-1, 4, 6)},
                 cv=ShuffleSplit(1, test_size=0.2, random_state=self.seed),
             ).fit(lifted[0], self.train_labels)
-        return float((classifier.predict(lifted[1]) == self.test_labels).mean())
+        return np.asarray(classifier.predict(lifted[1]) == self.test_labels)
 
-    def cnn_accuracy(self, train: Tensor, test: Tensor) -> float:
-        """A CNN of two strided convolutions on back-projected measurements, trained by Adam; NaN without epochs.
+    def by_cnn(self, train: Tensor, test: Tensor) -> NDArray[np.bool_]:
+        """Return which test images a CNN of two strided convolutions classifies correctly; empty without epochs.
+
+        It reads back-projected measurements and is trained by Adam.
 
         The global random state is not changed.
         """
         if not self.epochs:
-            return math.nan
+            return np.zeros(0, dtype=np.bool_)
         spread = train.std() + 1e-12
         train, test = train / spread, test / spread
         classes = int(max(self.train_labels.max(), self.test_labels.max())) + 1
@@ -308,4 +305,12 @@ class _Task:
                     optimizer.step()
             with torch.no_grad():
                 answers = torch.cat([model(part).argmax(1) for part in torch.split(test, 500)])
-        return float((answers.numpy() == self.test_labels).mean())
+        return np.asarray(answers.numpy() == self.test_labels)
+
+
+def accuracy(right: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the share of correct answers and its standard error over the test images; NaN without answers."""
+    if not len(right):
+        return math.nan, math.nan
+    share = float(right.mean())
+    return share, math.sqrt(share * (1 - share) / len(right))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["SparseTransition", "TransitionPoint", "restricted_isometry", "sparse_transition"]
 
 Floats = NDArray[np.float64]
+_STEEPNESS, _PRIOR = math.log(20.0), math.sqrt(2.0)
+"""Mean and standard deviation of the logarithm of the steepness."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,13 @@ class SparseTransition(Result):
 
 
 def _half(points: Sequence[TransitionPoint]) -> tuple[float, float]:
-    """Fit success against sparsity by a logistic curve; return where it is one half, and the standard error."""
+    """Fit success against sparsity by a logistic curve; return where it is one half, and the standard error.
+
+    The steepness has a log-normal prior, wider than any transition needs. Without it the fit has no maximum if no point
+    has both successes and failures. The error is from the Fisher information.
+    """
     from scipy.optimize import minimize
+    from scipy.special import expit
 
     sparsity = np.array([point.sparsity for point in points])
     won = np.array([point.success * point.trials for point in points])
@@ -87,10 +94,15 @@ def _half(points: Sequence[TransitionPoint]) -> tuple[float, float]:
     def loss(parameters: Floats) -> float:
         steepness, center = np.exp(parameters[0]), parameters[1]
         z = steepness * (sparsity / theory - center)
-        return float(np.sum(won * np.logaddexp(0, z) + (trials - won) * np.logaddexp(0, -z)))
+        likelihood = np.sum(won * np.logaddexp(0, z) + (trials - won) * np.logaddexp(0, -z))
+        return float(likelihood + 0.5 * ((parameters[0] - _STEEPNESS) / _PRIOR) ** 2)
 
-    fit: Any = minimize(loss, np.array([math.log(20.0), 1.0]), method="BFGS")
-    return float(fit.x[1]) * theory, math.sqrt(max(float(fit.hess_inv[1, 1]), 0.0)) * theory
+    fit: Any = minimize(loss, np.array([_STEEPNESS, 1.0]), method="BFGS")
+    steepness, center = math.exp(fit.x[0]), float(fit.x[1])
+    z = steepness * (sparsity / theory - center)
+    slopes = np.stack([z, np.full_like(z, -steepness)])  # of z against the two parameters
+    information = (slopes * trials * expit(z) * expit(-z)) @ slopes.T + np.diag([_PRIOR**-2, 0.0])
+    return center * theory, math.sqrt(np.linalg.inv(information)[1, 1]) * theory
 
 
 def sparse_transition(

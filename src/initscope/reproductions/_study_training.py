@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.data import load
-from initscope.data.locations import search_path
 from initscope.distributed.local import in_processes
 from initscope.models.training_loop import Loop, seeded
 from initscope.reproductions._study_networks import Network
@@ -34,11 +32,6 @@ def splits(name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
     Fashion-MNIST is cropped by two pixels on each side and averaged over 3×3 blocks.
     """
-    return _splits(name, tuple(search_path()))
-
-
-@functools.lru_cache(maxsize=4)
-def _splits(name: str, _folders: tuple[Path, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     images, labels = [], []
     sides = ["train"] if name == "digits" else ["train", "test"]
     for side, count in zip(sides, (_TRAIN + _TEST,) if len(sides) == 1 else (_TRAIN, _TEST), strict=True):

@@ -13,14 +13,13 @@ import re
 import textwrap
 import time
 import tomllib
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from initscope._utils.content import code_digest
 from initscope._utils.files import write_text
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.distributed.local import Outcome, in_processes
@@ -170,7 +169,7 @@ def reproduce(
     ids
         Names of reproductions, or statements such as ``"cnn theorem 3"``; None for all.
     out
-        Output folder. Reproductions that it already has for the same scale and version are not run again.
+        Output folder. Reproductions that it already has for the same scale and code are not run again.
     scale
         ``small`` takes seconds on bundled data; ``full`` has the published sizes, and some need ``INITSCOPE_DATA``.
     again
@@ -302,10 +301,9 @@ def _default_seed(declared: Declared) -> int | None:
 
 
 def _key(declared: Declared, scale: Scale) -> str:
-    """Return the key of a reproduction, with a checksum of its file: an edited reproduction is run again."""
+    """Return the key of a reproduction; it runs again if initscope, numpy, scipy or torch have changed."""
     options = declared.small if scale == "small" else declared.full
-    file = zlib.crc32(Path(inspect.getfile(declared.produce)).read_bytes())
-    return f"initscope {version('initscope')}, {scale}, {options!r}, {file:08x}"
+    return f"{scale}, {options!r}, {code_digest()}"
 
 
 def _write(folder: Path, shown: Shown) -> None:
