@@ -62,7 +62,7 @@ def refused(capsys, tmp_path, monkeypatch):
         ("reproduce x --workers 1.5", "--workers: 1.5 must be a whole number"),
         ("invert conv3x3x4-relu --size 1", "size = 1 must be a whole number of at least 3; images are compared"),
         ("inspect dense8 --data digits --fail-on ,", "--fail-on ',' names no check; give a code such as IS103"),
-        ("inspect net.py:words --data digits", "makes no tensor of its inputs: forward must compute with them"),
+        ("inspect net.py:words --data digits", "computes no tensor from its inputs: forward must use them"),
         ("inspect dense8 dense9", "unexpected arguments 'dense9'; remove them"),
         ("inspect --data digits", "MODEL is missing. See: initscope inspect --help"),
         ("kernel dense8 --data digits", "--out is missing. See: initscope kernel --help"),

@@ -215,7 +215,7 @@ def test_a_last_layer_that_is_too_large_has_its_own_fix():
     inputs, labels = digits()
     report = initscope.inspect(model, inputs, targets=labels, pairs=16, prediction=False, trial=False)
     assert set(problems(report)) == {"initial-loss"}
-    assert report.what_if.untried == "no alternative was tried: initial-loss is fixed without one"
+    assert report.what_if.untried == "no alternative was tried: other weights or sizes do not fix initial-loss"
     assert report.fix.code == problems(report)["initial-loss"].fix.code
     assert report.fix.code in report.to_markdown()
     # The trial learns from such a start, and less from a last layer of zeros: a warning, and no fix is suggested.

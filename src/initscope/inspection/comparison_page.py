@@ -24,7 +24,7 @@ _SHOWN = ("angle_measured", "rms_ratio_measured", "gradient_over_last", "dead_fr
 
 
 def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> str:
-    """The page as text, or what of it a notebook's cell shows."""
+    """Return the page as text, or the fragment that a notebook cell shows."""
     reports, same = compared.reports, compared.same_rows
     found = {name: layer_quantities(report, as_comparison(report)) for name, report in reports.items()}
     first, seen = next(iter(reports)), next(iter(reports.values())).observation
@@ -51,7 +51,7 @@ def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> s
 
 
 def _columns(found: dict[str, LayerQuantities]) -> Iterator[Column]:
-    """The measured columns of all models, one quantity after the other."""
+    """Return the measured columns of all models, one quantity after the other."""
     for wanted in _SHOWN:
         for number, (name, quantities) in enumerate(found.items()):
             for column in quantities.columns:
@@ -73,12 +73,11 @@ def _one(name: str, report: Report) -> dict[str, Any]:
 
 
 def _run(reports: dict[str, Report]) -> dict[str, str]:
-    """Date, seed and versions, where all reports agree."""
+    """Return date, seed and versions of the reports; different ones side by side."""
     each = [report.provenance for report in reports.values()]
-    versions = {", ".join(f"{name} {number}" for name, number in one.versions.items()) for one in each}
     values = {
         "date": {one.date for one in each},
         "seed": {str(one.seed) for one in each},
-        "versions": versions,
+        "versions": {", ".join(f"{name} {number}" for name, number in one.versions.items()) for one in each},
     }
     return {name: "; ".join(sorted(texts)) for name, texts in values.items() if any(texts)}

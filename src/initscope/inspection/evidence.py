@@ -31,7 +31,7 @@ FEW_UNITS = 4
 _BEFORE_WEIGHTS = ("input", "embedding", "norm", "merge", "scaling", "movement", "bookkeeping", "constant")
 """Roles of what may come before the first weights without being a layer of its own."""
 _FLAT = 0.1
-"""Share of the last layer's outputs without a gradient from which on this explains a floor of the loss."""
+"""Share of the last layer's outputs without a gradient above which this explains a floor of the loss."""
 _PARALLEL = 1e-3
 """Degrees between samples below which an input is the same for all of them."""
 
@@ -89,21 +89,21 @@ class Evidence:
 
     @property
     def above_constant(self) -> bool:
-        """Whether the head, from where it starts, does not even get down to the best constant prediction."""
+        """Whether the loss of the head stays above the best constant prediction, and flat outputs explain it."""
         head = self.head
         known = head.reached is not None and head.constant is not None and head.outcome != "not examined"
         scale = abs(head.constant or 0.0) + 1e-6
         return known and (head.reached or 0.0) > (head.constant or 0.0) + _FLAT * scale and head.flat > _FLAT
 
     def removal(self, index: int) -> str:
-        """The line that replaces the module of a row by the identity; empty where the row is no module of its own."""
+        """Return the line that replaces the module of a row by the identity; empty if the row is only a part of one."""
         row = self.seen.rows[index]
         module = row.within == row.layer and row.role != "weights"
         return f'model.set_submodule("{row.layer}", torch.nn.Identity())' if module else ""
 
     @cached_property
     def missing(self) -> dict[str, tuple[str, str, str]]:
-        """Instruments that did not run: what they look at, the reason, and what to give to run them."""
+        """Instruments that did not run: what they look at, the reason, and which arguments would run them."""
         facts, found = self.facts, dict[str, tuple[str, str, str]]()
         if facts.step is None:
             no_step = ("gradients and dependence", "no training step was run", "gradients=True")
@@ -132,8 +132,7 @@ class Evidence:
 
     @property
     def harm(self) -> Literal["", "none", "proven"]:
-        """What the trial shows: no harm, as the model learns within the planned steps; harm at every rate; or
-        nothing."""
+        """Harm by the trial: "none" if the model learns in the planned steps, "proven" if it learns at no rate."""
         trial = self.trial
         if trial.prompt:
             return "none"
@@ -141,7 +140,7 @@ class Evidence:
 
     @property
     def stuck_share(self) -> float | None:
-        """Share of the possible fall of the loss at the best rate, where the trial shows that it ends there."""
+        """Share of the possible fall of the loss at the best rate, if the trial shows that training ends there."""
         trial = self.trial
         ended = trial.outcome in ("flat", "diverges") and trial.learn is not None
         return trial.learn if ended and (trial.learn or 0.0) < LEARNS else None
@@ -174,12 +173,12 @@ class Evidence:
 
     @cached_property
     def varied(self) -> npt.NDArray[np.bool_]:
-        """Pairs whose first sample has a size to compare with: samples of zeros have none."""
+        """Pairs whose first sample is not zero, so that there is a scale to compare with."""
         return np.asarray(np.isfinite(self.seen.norm_ratio[self.start]))
 
     @property
     def constant(self) -> bool:
-        """Whether the samples are all equal, so that angles, ranks and units tell nothing."""
+        """Whether the samples are all equal, so that angles, ranks and units say nothing."""
         return bool(self.seen.mean_width[self.start] >= 0 and np.isnan(self.seen.effective_rank[self.start]))
 
     @cached_property
@@ -194,7 +193,7 @@ class Evidence:
 
     @cached_property
     def behind_zeros(self) -> npt.NDArray[np.bool_]:
-        """Rows that are made of what a table of zeros holds."""
+        """Rows that depend on an embedding of zeros."""
         weights, behind = self.facts.weights, set[int]()
         tables = frozenset[str]() if weights is None else weights.zero_tables
         for index, row in enumerate(self.seen.rows if tables else ()):
@@ -209,14 +208,14 @@ class Evidence:
 
     @cached_property
     def told(self) -> npt.NDArray[np.bool_]:
-        """Rows that carry the signal, and the gates inside of loops over time."""
+        """Rows that carry the signal, and gates inside of loops over time."""
         return np.asarray(self.carrying | self.signal.mask(self.signal.dangling))
 
     @cached_property
     def sizes(self) -> Floats:
-        """Median size per unit on the trunk over that of the last row that nothing but norms, sums and factors made.
+        """Median scale per unit on the trunk, over that of the last row before any weights.
 
-        Of most models that is the input. A table of words that a norm follows may have any deviation.
+        For most models that is the input. An embedding that a norm follows may have any scale.
         """
         plain = list(takewhile(self._is_plain, self.signal.trunk))
         first = plain[-1] if plain and self._from_input[plain[-1]] > 0 else self.start
@@ -230,13 +229,13 @@ class Evidence:
 
     @cached_property
     def entering_size(self) -> float:
-        """Size per unit of what the first weights read, over the input's; 1 where it is not known."""
+        """Scale per unit of what the first weights read, over the input's; 1 if it is not known."""
         size = float(median_over_pairs(self.seen.rms_ratio[[self.entering_weights]][:, self.varied])[0])
         return size if np.isfinite(size) else 1.0
 
     @property
     def entering_angle(self) -> float:
-        """Median angle in degrees of what the first weights read; 0 where it is not known."""
+        """Median angle in degrees of what the first weights read; 0 if it is not known."""
         angle = float(median_angle(self.seen.angle)[self.entering_weights])
         return angle if np.isfinite(angle) else 0.0
 
@@ -248,12 +247,12 @@ class Evidence:
 
     @property
     def frozen_random(self) -> bool:
-        """Whether frozen layers hold random weights, which nobody freezes on purpose."""
+        """Whether frozen layers hold random weights, which is hardly ever intended."""
         return self.step.frozen_random
 
     @property
     def head_gain(self) -> float:
-        """Size of what the last weights make over that of what they read; NaN where not all of the signal passes."""
+        """Scale of the outputs of the last weights over that of their inputs; NaN if some signal bypasses them."""
         head = self.signal.head
         before = [index for index in self.signal.trunk if index < head]
         if head >= len(self.seen.rows) or not before:
@@ -267,10 +266,10 @@ class Evidence:
 
     @cached_property
     def gradient_by_block(self) -> tuple[Floats, list[int]]:
-        """Gradient of the signal behind each block of the trunk that has weights, before the head, and their rows.
+        """Gradient of the signal after each block of the trunk that has weights, before the head, and the rows.
 
-        ‖∂ℓ/∂h‖‖h‖ does not change when weights are scaled and those behind them are scaled back, and a branch that
-        starts at nearly zero on purpose (layer scale, zero gammas) has no part in it.
+        ‖∂ℓ/∂h‖‖h‖ does not change if weights are scaled and later weights are scaled back. A branch that is nearly zero
+        on purpose (layer scale, zero gammas) does not change it either.
         """
         passed = self.seen.signal_gradient
         if passed is None:
@@ -292,15 +291,15 @@ class Evidence:
 
     @cached_property
     def channels(self) -> Floats:
-        """Units of an activation's output: channels of images, the last axis of all else; 1 where it has none."""
+        """Units of an activation's output: channels of images, otherwise the last axis; 1 if it has none."""
         shapes = [row.shape or (1,) for row in self.seen.rows]
         return np.array([shape[0] if len(shape) > 2 else shape[-1] for shape in shapes], dtype=np.float64)
 
     @cached_property
     def token_spread(self) -> Floats:
-        """1 - cosine of the tokens of a sample over the largest before, on the trunk behind the first attention.
+        """1 - cosine of the tokens of a sample over its largest value before, on the trunk after the first attention.
 
-        What tokens of another input look at is left out: see `Signal.looked_at`.
+        Tokens of another input, which these attend to, are left out: see `Signal.looked_at`.
         """
         cosine, attention = self.seen.token_cosine, self.attention_entropy
         nothing = np.full(len(self.seen.rows), np.nan)
@@ -318,17 +317,17 @@ class Evidence:
 
     @cached_property
     def attention_entropy(self) -> Floats:
-        """Entropy of the weights of attention; a softmax at the output, or over experts, is none."""
+        """Entropy of attention weights; a softmax at the output or over experts does not count."""
         return self._of_attention(self.seen.attention_entropy)
 
     @cached_property
     def attention_sums(self) -> Floats:
-        """What the weights of a query sum to, at softmaxes whose values are multiplied from the left."""
+        """Sum of the attention weights of a query, at softmaxes that are multiplied with values from the left."""
         return self._of_attention(self.seen.attention_sum)
 
     @cached_property
     def attention_self(self) -> Floats:
-        """Largest weight that a token gives to itself."""
+        """Largest attention weight of a token on itself."""
         return self._of_attention(self.seen.attention_self)
 
     def _of_attention(self, values: Floats | None) -> Floats:
@@ -338,12 +337,11 @@ class Evidence:
 
     @cached_property
     def kept(self) -> Floats:
-        """Median angle of pairs over that of the input, at rows of the trunk whose angles tell something, else NaN.
+        """Median angle of pairs over that of the input, at rows of the trunk whose angles mean something, else NaN.
 
-        Few units have none that do. What the last weights make is left out too: a vector that is common to all outputs,
-        from the bias, closes the angles there, and training moves it with the first steps. Pooling averages places
-        away by design, and the token of a class is one of many, so that behind these angles count from those that go
-        in. What is made of another input alone is compared with that one.
+        Angles of few units do not. Nor do those of the head: a bias adds one vector to all outputs, and training moves
+        it in the first steps. Pooling averages positions by design, and a class token is one of many: after these,
+        angles are compared with those before. Rows that depend on another input alone are compared with that input.
         """
         judged = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS)
         angles = np.where(judged, median_angle(self.seen.angle), np.nan)
@@ -363,7 +361,7 @@ class Evidence:
 
     @cached_property
     def entering_weights(self) -> int:
-        """The row that the first weights behind the start read; the start where there are none."""
+        """The row that the first weights after the start read; the start if there are none."""
         behind = {self.start}
         for index, row in enumerate(self.seen.rows):
             read = [parent for parent in row.reads if parent in behind]
@@ -377,32 +375,31 @@ class Evidence:
     def overflow(self) -> Floats:
         """Share of a row's values that float16 cannot hold, on rows that carry the signal.
 
-        Not of what only an exponential or a bounded function reads: to these -1e38 is what -∞ is.
+        Rows that only an exponential or a bounded function reads do not count: there -1e38 and -∞ mean the same.
         """
         over = self.seen.overflow
         judged = self.carrying & ~self.signal.mask(self.signal.bounded_behind)
         return np.where(judged, over, np.nan) if over is not None else np.full(len(self.seen.rows), np.nan)
 
     def row_of(self, path: str) -> int:
-        """The first row of a module; the last of all where it has none."""
+        """Return the first row of a module; the output if it has none."""
         inside = (index for index, row in enumerate(self.seen.rows) if row.within == path)
         return next(inside, self.signal.output)
 
     @cached_property
     def ranks(self) -> Floats:
-        """Effective rank on the trunk before the head, where more than a few units and samples could have one."""
+        """Effective rank on the trunk before the head, if there are enough units and samples for one."""
         told = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
         return np.where(told, self.seen.effective_rank, np.nan)
 
     @cached_property
     def _in_place(self) -> npt.NDArray[np.bool_]:
-        """Rows whose units mean the same for all samples: not what is sorted, compared or counted."""
+        """Rows whose units mean the same for all samples: not those that sort, compare or count."""
         return np.array([row.role != "constant" and not row.traits.sorts for row in self.seen.rows])
 
     @cached_property
     def most_directions(self) -> Floats:
-        """Effective rank that each row could have: the data's, the units of the narrowest layer before it, or what
-        pooling left."""
+        """Largest possible effective rank of each row: by the data, the narrowest layer before it, and pooling."""
         most = np.where(self.trunk & self._in_place, self.units, np.nan)
         reduced = list(self.signal.reductions)
         most[reduced] = np.fmin(most[reduced], self.seen.effective_rank[reduced])
@@ -415,7 +412,7 @@ class Evidence:
 
     @cached_property
     def directions(self) -> Floats:
-        """Share of the directions beyond the first that the outputs differ in, by effective rank."""
+        """Share of the possible directions beyond the first in which the outputs differ, by effective rank."""
         most = self.most_directions
         return np.divide(self.ranks - 1, most - 1, out=np.ones(len(most)), where=most > 1)
 

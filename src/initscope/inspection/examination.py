@@ -18,7 +18,7 @@ from initscope.data import ImageSet
 from initscope.data.checks import check_set
 from initscope.data.sources import as_data
 from initscope.errors import InputError
-from initscope.geometry import Measurement, Prediction, Row
+from initscope.geometry import Measurement, Prediction
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyInitializer, Initializer, as_initializer, believability
@@ -49,10 +49,10 @@ _VALUES = 1 << 24
 
 
 class WeightsNotFinite(InputError):
-    """A weight holds NaN or infinity; ``parameter`` is its name, ``seen`` what was observed nonetheless."""
+    """A weight holds NaN or infinity; ``parameter`` is its name, ``seen`` what was observed before the refusal."""
 
     def __init__(self, parameter: str, seen: Observation) -> None:
-        super().__init__(f"{parameter} holds NaN or infinite values; draw or load these weights anew")
+        super().__init__(f"{parameter} holds NaN or infinite values; re-initialize these weights or load them again")
         self.parameter, self.seen = parameter, seen
 
 
@@ -79,13 +79,13 @@ def inspect(
     ignore: str | Iterable[str] | None = None,
     progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> Report:
-    """What ``model`` does to ``data``, why, and what to change.
+    """Find what keeps ``model`` from learning on ``data``, and suggest fixes that were tried.
 
     Parameters
     ----------
     model : torch.nn.Module or str
-        Any model; left as found, also after an exception. Or what the command line takes: an architecture string,
-        ``file.py:factory``, ``hf:NAME``, ``timm:NAME``.
+        Any model; it is left as it was, also after an exception. Or what the command line takes: an architecture
+        string, ``file.py:factory``, ``hf:NAME``, ``timm:NAME``.
     data
         Tensor, array, Dataset, DataLoader, tuple or dict of inputs; or anything that `initscope.data.load` takes: a
         name such as ``"digits"``, a path, a table of pandas, polars or pyarrow, a data set of Hugging Face.
@@ -93,11 +93,12 @@ def inspect(
         Pairs of samples whose angles, norms and gradients are recorded. Of large networks only the first pairs, at
         least 8, are predicted, and predictions are compared with what was measured on these.
     draws : int
-        0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
+        0 measures the weights that the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
     seed : int
         Seed of everything random.
     initializer : Initializer, its class or its name, optional
-        The law to predict (and draw), such as ``"he"``. None: zero-mean Gaussian with each layer's present variance.
+        Distribution of the weights that are predicted and sampled, such as ``"he"``. None: zero-mean Gaussian with each
+        layer's present variance.
     gradients : bool
         Record weight gradients, which takes a backward pass.
     mode : "train", "eval" or None
@@ -107,26 +108,26 @@ def inspect(
     alternatives, prediction : bool
         Whether to try alternative initializations, widths and depths where a check asks for them; whether to predict.
     batch_args : str, int or sequence of them, optional
-        Which arguments carry samples, by name or position; tensors of the others are given whole to every call.
+        Which arguments carry samples, by name or position; every call gets the tensors of the others as a whole.
     loss : callable, optional
-        ``loss(output, targets)``. Default: the model's own, where it returns one; cross-entropy where the targets are
-        whole numbers and there is an output for each; the squared error where they are real numbers of the outputs'
-        shape. `Report.loss_name` says which.
+        ``loss(output, targets)``. Default: the loss that the model returns; cross-entropy for integer targets with an
+        output for each class; the squared error for real targets of the outputs' shape. ``report.facts.loss_name`` says
+        which loss is used.
     optimizer : Optimizer, class, factory or name, optional
-        What the model is trained with, as in `initscope.inspection.instruments.run_trial`. Default: Adam.
+        What you train the model with, as in `initscope.inspection.instruments.run_trial`. Default: Adam.
     lr : float, optional
         Learning rate; default: that of the optimizer.
     trial : bool or "long", optional
-        Whether to train copies for a few steps on one batch, at most 30 s; ``"long"``: at most 10 minutes. Default: if
-        targets and a loss are known.
+        Whether to train copies for a few steps on one batch, at most 30 s; ``"long"``: at most 10 minutes. Default:
+        only if targets and a loss are known.
     targets : array, or tuple or dict of arrays, optional
-        Classes or values of the samples; with them all members of a tuple are inputs, optional ones included.
-        Default: what the data holds beside the inputs. Labels of an `initscope.data` set count as those of the outputs
-        if there are as many outputs as classes, or with ``loss``.
+        Classes or values of the samples. If they are given, all members of a tuple of data are inputs. Default: what
+        the data holds next to the inputs. Labels of an `initscope.data` set are targets if there is one output for
+        each class, or if ``loss`` is given.
     select, ignore : str or list of str, optional
         Codes, prefixes such as ``"IS2"`` or names of the checks to run, or to leave out.
     progress : callable, optional
-        Passes the list of alternatives that are tried on item by item, as ``tqdm`` does.
+        Iterates over the list of alternatives that are tried, as ``tqdm`` does.
 
     Returns
     -------
@@ -155,13 +156,11 @@ def inspect(
         targets = data.targets if targets is None else targets
     if targets is None and isinstance(data, ImageSet) and _has_classes(data):
         targets, classes = data.labels, len(data.class_names) if loss is None else 0
-    with borrowed(model):  # also while weights are read, which some parametrizations compute anew
+    with borrowed(model):  # also while weights are read, which some parametrizations compute again
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
         if len(seen.rows) < 2:
-            raise InputError(
-                "the model makes no tensor of its inputs: forward must compute with them, and return tensors"
-            )
+            raise InputError("the model computes no tensor from its inputs: forward must use them and return tensors")
         _check_weights(model, seen)
         with borrowed(model):
             set_mode(model, mode)
@@ -202,7 +201,7 @@ def _report(
         if draws and compared_pairs.any() and not interrupted():
             with kept_if_interrupted():
                 measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
-                redrawn = _aligned(_for_all_pairs(measured, compared_pairs), seen)
+                redrawn = _on_observed(measured, seen, compared_pairs)
     checked, table = run_checks(Evidence(seen, facts), limits, checks), None
     if alternatives and not interrupted():
         present = expected if initializer is None else None
@@ -234,14 +233,14 @@ def _alternatives(
     present: Prediction | None,
     progress: Callable[[list[Any]], Iterable[Any]] | None,
 ) -> WhatIf:
-    """Alternatives to a network that has an error or a warning which other weights or sizes can fix."""
+    """Return alternatives to a network that has an error or a warning which other weights or sizes can fix."""
     untried, roots = "", [f for f in findings if f.level != "info" and f.caused_by is None]
     if not roots:
         untried = "no alternative was tried: there are no errors or warnings"
     elif not any(map(reinitialized, roots)):
         names = ", ".join(sorted(finding.name for finding in roots))
-        untried = f"no alternative was tried: {names} {'is' if len(roots) == 1 else 'are'} fixed without one"
-    elif not _is_tensor(seen.x):
+        untried = f"no alternative was tried: other weights or sizes do not fix {names}"
+    elif not hasattr(seen.x, "shape"):
         untried = "alternatives are tried on models of one input only"
     if untried:
         return WhatIf((), "as it is", untried=untried)
@@ -253,7 +252,7 @@ def _alternatives(
 
 
 def _fixes(findings: tuple[Finding, ...], table: WhatIf | None, tried: dict[str, tuple[Fix, ...]]) -> tuple[Fix, ...]:
-    """Suggested fixes, best first: those of root causes, what was seen to help first, then alternatives by score."""
+    """Return suggested fixes of root causes: first those that helped in a trial, then alternatives by score."""
     roots = [finding for finding in findings if finding.level != "info" and finding.caused_by is None]
     found = [fix for finding in roots for fix in tried.get(finding.code, (finding.fix,)) if fix is not None]
     found.sort(key=lambda fix: not fix.helped)
@@ -263,7 +262,7 @@ def _fixes(findings: tuple[Finding, ...], table: WhatIf | None, tried: dict[str,
 
 
 def _fixed_by(table: WhatIf | None, finding: Finding) -> Finding:
-    """A finding whose fix is an initializer names the best alternative, if that is free of it: one fix for all."""
+    """Return the finding with the best alternative as its fix, if its fix is an initializer: one fix for all."""
     if table is None or not table.helps or finding.fix is None or finding.name in table.best.crossed:
         return finding
     declared = (finding.fix.code or "").startswith("initscope.initializers.")
@@ -271,21 +270,17 @@ def _fixed_by(table: WhatIf | None, finding: Finding) -> Finding:
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:
-    """Layers whose weights cannot be independent zero-mean draws, with the reason."""
+    """Return the layers whose weights cannot be independent zero-mean samples, with the reason."""
     layers = {name: module for name, module in model.named_modules() if is_weight_layer(module)}
-    # weights that a parametrisation computes may be NaN where its parameters are not: a verdict tells
+    # a parametrization may compute NaN from finite parameters: a check reports that
     layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
     return {name: f"weights: {found.summary}" for name, found in judged.items() if not found.believable}
 
 
 def _has_classes(data: ImageSet) -> bool:
-    """Whether labels are classes to learn; one or two samples each have labels that number images or pairs."""
+    """Return whether labels are classes to learn; labels of one or two samples each only number images or pairs."""
     return data.labels is not None and len(data.labels) > 2 * len(np.unique(data.labels))
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "shape")
 
 
 def _check_weights(model: nn.Module, seen: Observation) -> None:
@@ -295,86 +290,70 @@ def _check_weights(model: nn.Module, seen: Observation) -> None:
 
 
 def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:
-    """Whether each pair has one: a sample of zeros, a black image say, has no direction."""
-    told = np.ones(seen.pairs, dtype=bool)
+    """Return whether each pair has an angle: a sample of zeros, a black image for example, has no direction."""
+    known = np.ones(seen.pairs, dtype=bool)
     for side in (seen.x, seen.y):
         for tensor in side.sample_tensors() if isinstance(side, Inputs) else [side]:
             if tensor.is_floating_point():
-                told &= (tensor.reshape(seen.pairs, -1) != 0).any(dim=1).cpu().numpy()
-    return told
+                known &= (tensor.reshape(seen.pairs, -1) != 0).any(dim=1).cpu().numpy()
+    return known
 
 
-def _picked(side: Any, told: npt.NDArray[np.bool_]) -> Any:
-    """The samples of a side that are ``told``."""
-    index = torch.as_tensor(told, device=(side.tensors()[0] if isinstance(side, Inputs) else side).device)
+def _picked(side: Any, pairs: npt.NDArray[np.bool_]) -> Any:
+    """Return the samples of one side of these pairs."""
+    index = torch.as_tensor(pairs, device=(side.tensors()[0] if isinstance(side, Inputs) else side).device)
     return side.pick(index) if isinstance(side, Inputs) else side[index]
-
-
-def _for_all_pairs(side: _Side, told: npt.NDArray[np.bool_]) -> _Side:
-    """Prediction or measurement of the pairs that are ``told``, with NaN for the others."""
-    changed: dict[str, Any] = {}
-    for item in fields(side):
-        values = getattr(side, item.name)
-        if isinstance(values, np.ndarray) and values.ndim == 2:
-            changed[item.name] = np.full((len(values), len(told)), np.nan)
-            changed[item.name][:, told] = values
-    return replace(side, **changed)
 
 
 def _predicted(
     model: nn.Module,
     x: Any,
     y: Any,
-    told: npt.NDArray[np.bool_],
+    pairs: npt.NDArray[np.bool_],
     seen: Observation,
     initializer: Initializer | None,
 ) -> tuple[Prediction | None, str]:
-    if not told.any():
+    """Return the prediction of these pairs, or the reason why there is none."""
+    if not pairs.any():
         return None, "samples that are zero have no angle to predict"
     try:
         prediction = predict(model, x, y, initializer, gradients=bool(np.isfinite(seen.gradient_ratio).any()))
     except InputError as error:
         return None, str(error)
-    return _aligned(_for_all_pairs(prediction, told), seen), ""
+    return _on_observed(prediction, seen, pairs), ""
 
 
 def _predicted_pairs(seen: Observation) -> int:
-    """How many pairs are predicted at most: fewer in large networks, since means over these compare as well."""
+    """Return how many pairs are predicted at most: fewer in large networks, since their means compare as well."""
     values = 2 * sum(math.prod(row.shape) for row in seen.rows)
     return max(_PREDICTED, _VALUES // max(1, values))
 
 
-def _aligned(side: _Side, seen: Observation) -> _Side:
-    """Prediction or draws with the rows that were observed: of modules that were opened the last row has the numbers.
+def _on_observed(side: _Side, seen: Observation, pairs: npt.NDArray[np.bool_]) -> _Side:
+    """Return a prediction or measurement of some ``pairs`` with the rows and pairs of the observation.
 
-    The other rows inside of these hold NaN, with the status "not covered".
+    A module that was observed op by op, but predicted as a whole, has its numbers in its last row. Other rows inside of
+    it hold NaN, with the status "not covered", and so do all rows of other pairs.
     """
-    ours = [row.layer for row in side.rows]
-    if ours == [row.layer for row in seen.rows]:
-        return side
-    places, rows = np.full(len(seen.rows), -1), list[Row]()
+    indices = np.full(len(seen.rows), -1)
     names = {row.layer: index for index, row in enumerate(seen.rows)}
-    for index, row in enumerate(side.rows):
-        inside = [place for place, other in enumerate(seen.rows) if _is_inside(other, row.layer)]
-        place = names.get(row.layer, inside[-1] if inside else None)
-        if place is not None:
-            places[place] = index
-    for row, place in zip(seen.rows, places, strict=True):
-        theirs = side.rows[place]
-        rows.append(
-            replace(row, status="not covered", note="inside of a module that prediction takes as a whole")
-            if place < 0
-            else replace(row, status=theirs.status, note=theirs.note)
-        )
+    for number, row in enumerate(side.rows):
+        if row.layer not in names:
+            inside = [index for index, other in enumerate(seen.rows) if f"{other.within}.".startswith(f"{row.layer}.")]
+            indices[inside[-1:]] = number
+        else:
+            indices[names[row.layer]] = number
+    whole = {"status": "not covered", "note": "inside of a module that prediction takes as a whole"}
+    rows = [
+        replace(row, **(whole if index < 0 else {"status": side.rows[index].status, "note": side.rows[index].note}))
+        for row, index in zip(seen.rows, indices, strict=True)
+    ]
     changed: dict[str, Any] = {"rows": tuple(rows)}
     for item in fields(side):
         values = getattr(side, item.name)
-        if isinstance(values, np.ndarray) and len(values) == len(ours):
-            moved = values[places].astype(np.float64)
-            moved[places < 0] = np.nan
-            changed[item.name] = moved
+        if isinstance(values, np.ndarray) and values.ndim < 3 and len(values) == len(side.rows):
+            full = np.full((len(rows), *[len(pairs)] * (values.ndim - 1)), np.nan)
+            moved = np.where(np.expand_dims(indices < 0, tuple(range(1, values.ndim))), np.nan, values[indices])
+            full[..., slice(None) if values.ndim == 1 else pairs] = moved
+            changed[item.name] = full
     return replace(side, **changed)
-
-
-def _is_inside(row: Row, path: str) -> bool:
-    return row.within == path or row.within.startswith(f"{path}.")

@@ -1,4 +1,4 @@
-"""Can the input of each ReLU layer be recovered? Its expansivity against the thresholds; a proof where it is cheap."""
+"""Can the input of each ReLU layer be recovered? Its expansivity and the thresholds, and a proof for small layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from initscope.geometry import Row
 from initscope.graph import is_weight_layer
 from initscope.injectivity import decide
 from initscope.measurement import Observation
@@ -37,16 +36,16 @@ class LayerExpansivity(Result):
 
 
 def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpansivity, ...]:
-    """Every Linear and convolution whose output goes straight into a ReLU, in the order of the rows."""
+    """Return every Linear and convolution whose output goes directly into a ReLU, in the order of the rows."""
     modules = dict(model.named_modules())
     layers = []
     for before, row, after in zip(seen.rows, seen.rows[1:], seen.rows[2:], strict=False):
         module = modules.get(row.layer, model if len(modules) == 1 else None)
-        if not is_weight_layer(module) or not _is_relu(after) or not before.shape:
+        if not is_weight_layer(module) or not after.traits.is_relu or not before.shape:
             continue
-        tokens = isinstance(module, nn.Linear) and len(row.shape) > 1
-        inputs = module.in_features if tokens and isinstance(module, nn.Linear) else math.prod(before.shape)
-        outputs = module.out_features if tokens and isinstance(module, nn.Linear) else math.prod(row.shape)
+        inputs, outputs = math.prod(before.shape), math.prod(row.shape)
+        if isinstance(module, nn.Linear) and len(row.shape) > 1:  # one map for all tokens
+            inputs, outputs = module.in_features, module.out_features
         stands, injective = _place(inputs, outputs)
         small = inputs <= _DECIDED_INPUTS and outputs <= _DECIDED_OUTPUTS
         if injective is None and small and isinstance(module, nn.Linear):
@@ -56,12 +55,8 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
     return tuple(layers)
 
 
-def _is_relu(row: Row) -> bool:
-    return row.traits.is_relu
-
-
 def _place(inputs: int, outputs: int) -> tuple[str, bool | None]:
-    """Where m/n stands, and what that alone proves of any layer."""
+    """Return the place of m/n among the thresholds, and what that alone proves about any layer."""
     ratio = outputs / inputs
     if outputs < 2 * inputs:
         return "below 2: no ReLU layer is injective", False

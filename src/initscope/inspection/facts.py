@@ -26,7 +26,7 @@ __all__ = ["Facts", "TrainingSettings", "facts_of"]
 
 @dataclass(frozen=True)
 class Facts:
-    """Each is None where it was not looked at."""
+    """What is known about a model; None if it was not examined."""
 
     weights: WeightFacts | None = None
     step: Probe | None = None
@@ -43,24 +43,24 @@ class Facts:
 
     @property
     def reading(self) -> Reading:
-        """What the loss takes the outputs for; nothing is known where no step was tried."""
+        """What the loss reads from the outputs; empty if no step was tried."""
         return Reading() if self.step is None else self.step.reading
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is to be known before any verdict."""
+        """What limits all findings."""
         said = () if self.data is None else self.data.cautions
         return (*said, _IDLE) if self.idle_norms else said
 
 
 _IDLE = (
-    "batch norm is in evaluation mode and has seen no data, so that it does nothing: sizes, angles and gradients are "
-    "not those of training and are no faults here; inspect in train mode (mode='train', --mode train)"
+    "batch norm is in evaluation mode and has seen no data, so that it does nothing: scales, angles and gradients are "
+    "not those of training, and do not count as errors here; inspect in train mode (mode='train', --mode train)"
 )
 
 
 _FEW = 16
-"""Samples whose outputs say which loss fits."""
+"""Samples whose outputs decide which loss fits."""
 
 
 class TrainingSettings(NamedTuple):

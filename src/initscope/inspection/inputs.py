@@ -1,4 +1,4 @@
-"""What is to be said of the data before any verdict: its scale, and whether it is enough and real."""
+"""Facts about the data: its scale, its relation to the targets, and whether there is enough of it and it is real."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LIKELY = 4.0
 
 @dataclass(frozen=True)
 class InputFacts:
-    """Root mean square of the real-valued input, how many of its channels never change, and what to say beforehand."""
+    """RMS of the largest real-valued input, its channels and how many never change, and cautions about the data."""
 
     size: float
     channels: int
@@ -41,11 +41,11 @@ class InputFacts:
     variation: float = 1.0
     """Root mean square of the largest input around the mean of each column over the samples, over ``size``."""
     relation: float | None = None
-    """How much targets have to do with inputs, see `target_relation`; None: unknown."""
+    """How strongly targets depend on inputs, see `target_relation`; None: unknown."""
 
 
 def input_facts(seen: Observation) -> InputFacts:
-    """Facts on the pairs of an observation."""
+    """Return the facts about the samples of the pairs of an observation."""
     tensors = _samples(seen)
     real = [tensor for tensor in tensors if tensor.is_floating_point()]
     whole = [tensor for tensor in tensors if not tensor.is_floating_point() and tensor.dtype != torch.bool]
@@ -70,7 +70,7 @@ def all_targets(seen: Observation) -> Any:
 
 
 def target_relation(values: Tensor | None, targets: Any) -> float | None:
-    """How much targets have to do with inputs: the largest of three statistics of permutation tests, in deviations.
+    """Return how strongly targets depend on inputs: the largest of three permutation statistics, in deviations.
 
     Nearest neighbours have similar targets; inputs and targets are correlated in all (Gretton et al. 2005, with linear
     kernels), or one of the inputs is. None where inputs are not real numbers or there are several targets for each.
@@ -143,16 +143,16 @@ def _cautions(seen: Observation, real: Tensor | None, whole: list[Tensor]) -> li
     said = []
     if seen.samples < _FEW_SAMPLES:
         said.append(
-            f"only {seen.samples} samples: units, ranks and angles vary by chance; give at least {_FEW_SAMPLES}"
+            f"only {seen.samples} samples: units, ranks and angles vary by chance; pass at least {_FEW_SAMPLES}"
         )
     if real is not None and _looks_random(real):
-        said.append("the data looks like random numbers: verdicts hold for it, not for real data: give your own")
+        said.append("the data looks like random numbers: findings hold for it, not for real data; pass your own")
     if real is None and whole and _looks_uniform(whole[0]):
-        said.append("the indices look drawn at random: verdicts hold for these, not for real text")
+        said.append("the indices look random: findings hold for them, not for real text")
     targets = seen.targets
     classes = isinstance(targets, Tensor) and not targets.is_floating_point() and targets.numel() > 1
     if classes and bool((targets == targets.flatten()[0]).all()):
-        said.append("all samples are of one class: nothing can be said of telling classes apart")
+        said.append("all samples are of one class, so that nothing can be said about separating classes")
     return said
 
 

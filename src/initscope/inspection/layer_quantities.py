@@ -1,4 +1,4 @@
-"""What a report's page shows of every layer: panels against depth, columns, sections, and what is beyond bounds."""
+"""Quantities of every layer on the page of a report: panels against depth, columns, sections, and marked rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LayerQuantities:
 
 
 def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
-    """All of it; values are marked as beyond their bounds only where a check reports an error or a warning."""
+    """Return the quantities of a report; values beyond their bounds are marked if a check reports them."""
     seen, limits, rows = report.observation, report.thresholds, report.rows
     evidence = Evidence(seen, report.facts)
     trunk = np.flatnonzero(evidence.trunk).tolist()
@@ -98,7 +98,7 @@ def _where(mask: npt.NDArray[np.bool_]) -> frozenset[int]:
 
 
 def _gradients(report: Report) -> Quantity:
-    """Gradients of the weights over the last layer's; the errors are over the pairs."""
+    """Return the gradients of the weights over the last layer's; the errors are over the pairs."""
     ratio, columns = report.observation.gradient_ratio, report.gradients_over_last
     measured, expected = columns["gradient_over_last"], columns["gradient_over_last_predicted"]
     known = mean_over_pairs(ratio)
@@ -159,7 +159,7 @@ def _token_columns(report: Report) -> list[Column]:
 
 
 def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
-    """Blocks, and where there are very many, groups of them; those in which a finding begins are open."""
+    """Return blocks, or groups of them if there are very many; those in which a finding begins are open."""
     lines = fold(rows)
     titled = [(line_title(rows, line), line[1]) for line in lines]
     titled = titled if len(lines) <= _MOST_LINES else group(rows, lines, _GROUPS)

@@ -1,10 +1,9 @@
-"""What a loss makes of outputs and targets: its value at the start, and what it takes the outputs for."""
+"""What a loss reads from outputs and targets: its value at initialization, the axis of the classes, the targets."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
-from initscope.graph import named_tensors
+from initscope.inspection.instruments import outputs
+from initscope.inspection.instruments.outputs import Loss, real_tensors
 from initscope.measurement.observation import Observation
 
-__all__ = ["Loss", "Reading", "cross_entropy_of", "loss_value", "read"]
+__all__ = ["Reading", "cross_entropy_of", "loss_value", "read"]
 
-Loss = Callable[[Any, Any], Tensor]
 _SAME = 1e-4
-"""Relative difference up to which a loss is taken for one of torch's."""
+"""Relative difference up to which a loss counts as one of torch's."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ class Reading:
         Whether the loss takes the second axis of the outputs for the classes where the last one is equally long.
     target_size : float
         Root mean square of real-valued targets, one for each output, over that of the outputs, or over 1 if that is
-        more.
-    own_words : bool
-        Whether the loss asks each position of a sequence for the token that stands there.
+        larger.
+    own_tokens : bool
+        Whether the loss wants each position of a sequence to predict its own token.
     reads_targets : bool
         Whether the loss changes when samples have other targets.
     """
@@ -47,17 +46,17 @@ class Reading:
     chance: float | None = None
     second_axis: bool = False
     target_size: float = 0.0
-    own_words: bool = False
+    own_tokens: bool = False
     reads_targets: bool = False
 
 
 def loss_value(output: Any, targets: Any, loss: Loss | None, classified: tuple[Tensor, float] | None) -> Tensor:
-    """The loss that is given, else the cross-entropy, else a random projection of all that the model returns."""
+    """Return the given loss, else the cross-entropy, else a random projection of everything that the model returns."""
     if loss is not None and targets is not None:
-        return loss(output, targets)
+        return outputs.loss_value(loss, output, targets)
     if classified is not None and isinstance(output, Tensor):
         return classified[0]
-    every = [tensor for _, tensor in named_tensors(output, "") if tensor.is_floating_point()]
+    every = real_tensors(output)
     real = [tensor for tensor in every if tensor.requires_grad] or every  # of a frozen model none does
     generator = torch_generator(0, "direction of the output")
     parts = [(tensor * torch.randn(tensor.shape, generator=generator).to(tensor)).mean() for tensor in real]
@@ -65,16 +64,16 @@ def loss_value(output: Any, targets: Any, loss: Loss | None, classified: tuple[T
 
 
 def cross_entropy_of(output: Any, targets: Any, seen: Observation, model: nn.Module) -> tuple[Tensor, float] | None:
-    """Loss and ln K where the first output holds logits: of classes that are given, or of the words of a vocabulary."""
-    logits = next((t for _, t in named_tensors(output, "") if t.is_floating_point() and t.dim() > 1), None)
+    """Return loss and ln K if the first output holds logits: of the classes in ``targets``, or of a vocabulary."""
+    logits = next((tensor for tensor in real_tensors(output) if tensor.dim() > 1), None)
     if logits is None or seen.rows[seen.output].traits.probabilities == "probability":
         return None
     classes = logits.shape[-1]
     if not _are_classes(targets, classes):
         ids = seen.x if isinstance(seen.x, Tensor) else None
-        words = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+        vocabularies = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
         causal = ids is not None and not ids.is_floating_point() and ids.dim() == 2 and logits.dim() == 3
-        if not causal or ids is None or logits.shape[1] != ids.shape[1] or classes not in words:
+        if not causal or ids is None or logits.shape[1] != ids.shape[1] or classes not in vocabularies:
             return None
         logits, targets = logits[:, :-1], ids[: len(logits), 1:]
     if tuple(targets.shape) != tuple(logits.shape[:-1]) or classes < 2:
@@ -91,12 +90,12 @@ def read(
     classified: tuple[Tensor, float] | None,
     inputs: list[Tensor],
 ) -> Reading:
-    """What the ``loss`` of this ``value`` reads from the output; ``classified`` is what `cross_entropy_of` returns."""
+    """Return what the ``loss`` of this ``value`` reads from the output; ``classified`` is of `cross_entropy_of`."""
     initial, chance = (None, None) if classified is None else (float(classified[0].detach()), classified[1])
     if loss is None or not isinstance(output, Tensor) or not isinstance(targets, Tensor):
         return Reading(initial, chance)
-    asks_for_own = _asks_for_own_words(output, value, inputs)
-    with warnings.catch_warnings():  # shapes are tried that the loss may warn of
+    asks_for_own = _asks_for_own_tokens(output, value, inputs)
+    with warnings.catch_warnings():  # the loss may warn of the shapes that are tried
         warnings.simplefilter("ignore")
         axis = _takes_second_axis(output, targets, value)
     return Reading(
@@ -114,7 +113,7 @@ def _reads_targets(output: Tensor, targets: Tensor, loss: Loss, value: Tensor) -
 
 
 def _takes_second_axis(output: Tensor, targets: Tensor, value: Tensor) -> bool:
-    """Whether the loss is torch's cross-entropy with the classes of ``[N, K, K]`` on the second axis, not the last."""
+    """Return whether the loss is torch's cross-entropy and takes the second axis of ``[N, K, K]`` for the classes."""
     square = output.dim() == 3 and output.shape[1] == output.shape[2] > 1
     if not square or not _are_classes(targets, output.shape[1]) or targets.shape != output.shape[:2] or value.dim():
         return False
@@ -125,27 +124,27 @@ def _takes_second_axis(output: Tensor, targets: Tensor, value: Tensor) -> bool:
 
 
 def _target_size(output: Tensor, targets: Tensor) -> float:
-    """Scale of real-valued targets over that of the outputs, or over 1; 0 where these are no pairs of values."""
+    """Return the scale of real-valued targets over that of the outputs, or over 1; 0 for targets of other shapes."""
     if not targets.is_floating_point() or output.numel() != targets.numel():
         return 0.0
     sizes = [float(values.detach().double().square().mean().sqrt()) for values in (targets, output)]
     return sizes[0] / max(1.0, sizes[1])
 
 
-def _asks_for_own_words(output: Any, value: Tensor, inputs: list[Tensor]) -> bool:
-    """Whether the loss wants of every place of a sequence the entry that stands there.
+def _asks_for_own_tokens(output: Any, value: Tensor, inputs: list[Tensor]) -> bool:
+    """Return whether the loss wants each position of a sequence to predict its own token.
 
-    The gradient of a cross-entropy is negative at the class that it wants, wherever targets were moved to.
+    The gradient of a cross-entropy is negative at the class of the target, wherever targets were shifted to.
     """
-    logits = next((t for _, t in named_tensors(output, "") if t.is_floating_point() and t.dim() == 3), None)
+    logits = next((tensor for tensor in real_tensors(output) if tensor.dim() == 3), None)
     if logits is None or not logits.requires_grad or not value.requires_grad:
         return False
     whole = [tensor for tensor in inputs if not tensor.is_floating_point() and tensor.shape == logits.shape[:2]]
-    words = [tensor for tensor in whole if len(torch.unique(tensor)) > 2]
+    ids = [tensor for tensor in whole if len(torch.unique(tensor)) > 2]
     with suppress(RuntimeError):  # what the loss is not made of
         (slopes,) = torch.autograd.grad(value, logits, retain_graph=True)
         wanted = slopes.argmin(dim=-1)
-        return any(bool((slopes != 0).any(dim=-1).all()) and torch.equal(wanted, ids.long()) for ids in words)
+        return any(bool((slopes != 0).any(dim=-1).all()) and torch.equal(wanted, each.long()) for each in ids)
     return False
 
 

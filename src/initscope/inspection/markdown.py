@@ -19,7 +19,7 @@ __all__ = ["comparison_markdown", "render_markdown"]
 
 
 def render_markdown(report: Report) -> str:
-    """Headline first, then cautions, findings with their fixes, the blocks, and what else was tried."""
+    """Return the headline, then cautions, findings with their fixes, the blocks, and what else was tried."""
     seen = report.observation
     lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.headline)}**", ""]
     lines += [f"> {_text(caution)}\n" for caution in report.cautions]
@@ -66,14 +66,14 @@ def _fix(fix: Fix) -> str:
 
 
 def _text(value: Any) -> str:
-    """A text as itself: names hold no tags, links, images or emphasis, and no character that steers a terminal."""
+    """Return a text with everything escaped that Markdown, HTML or a terminal would interpret."""
     text = re.sub(r"&(?=#?\w+;)", "&amp;", printable(str(value)).replace("\n", " "))
     text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # "<1e-05" is no tag
     return re.sub(r"([\\`*\[\]|])", r"\\\1", text)
 
 
 def _code(value: str) -> str:
-    """Code between more backticks than it holds in a row."""
+    """Return code between more backticks than it holds in a row."""
     text = printable(value).replace("\n", " ")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     padding = " " if "`" in text else ""
@@ -81,7 +81,7 @@ def _code(value: str) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Columns without any value are left out."""
+    """Return a table without its empty columns."""
     names = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)] if rows else []
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     return lines + ["| " + " | ".join(_text(format_number(row[name], 3)) for name in names) + " |" for row in rows]

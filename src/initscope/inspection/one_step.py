@@ -14,7 +14,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from initscope.graph import Batch, Inputs, is_weight_layer, role_of
 from initscope.initializers import believability
-from initscope.inspection.losses import Loss, Reading, cross_entropy_of, loss_value, read
+from initscope.inspection.instruments.outputs import Loss
+from initscope.inspection.losses import Reading, cross_entropy_of, loss_value, read
 from initscope.inspection.straight_through import straight_through
 from initscope.inspection.unregistered import made_anew, unregistered
 from initscope.inspection.weights import drawn_weights, following

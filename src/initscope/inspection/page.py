@@ -13,7 +13,6 @@ import numpy as np
 
 from initscope.geometry import Comparison, Measurement
 from initscope.inspection._checks import checks
-from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.inspection.provenance import Pictures
@@ -37,7 +36,7 @@ _DIGITS = 4
 
 
 def as_comparison(report: Report) -> Comparison:
-    """Prediction and measurement of the pairs that have both; without draws those of the weights as they are."""
+    """Return prediction and measurement of the pairs that have both; without draws those of the given weights."""
     measured = report.measurement
     if measured is None:
         seen = report.observation
@@ -61,7 +60,7 @@ def as_comparison(report: Report) -> Comparison:
 
 
 def render_report(report: Report, *, fragment: bool = False) -> str:
-    """The page as text, or what of it a notebook's cell shows."""
+    """Return the page as text, or the fragment that a notebook cell shows."""
     seen, comparison = report.observation, as_comparison(report)
     facts = {
         "model": report.title,
@@ -106,20 +105,14 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
 
 
 def conclusion(report: Report) -> str:
-    """The result in one sentence for somebody who reads no further."""
-    fix = report.fix
+    """Return the result in one sentence, for somebody who reads no further."""
     if report.errors:
-        said = (
-            "An error keeps this model from learning"
-            if len(report.errors) == 1
-            else "Errors keep this model from learning"
-        )
-        said += ", and a fix that was tried helps." if fix is not None and fix.helped else "."
-    elif report.warnings:
-        said = f"No errors, but {counted(len(report.warnings), 'warning')}."
-    else:
-        said = "Nothing was found that keeps this model from learning."
-    return said
+        subject = "An error keeps" if len(report.errors) == 1 else "Errors keep"
+        helps = ", and a fix that was tried helps." if report.fix is not None and report.fix.helped else "."
+        return f"{subject} this model from learning{helps}"
+    if report.warnings:
+        return f"No errors, but {counted(len(report.warnings), 'warning')}."
+    return "Nothing was found that keeps this model from learning."
 
 
 def _trial(report: Report) -> str:
@@ -161,14 +154,14 @@ def _compressed(value: dict[str, Any]) -> str:
 
 
 def _levels(report: Report) -> dict[int, str]:
-    """By row, the worst level of the findings that begin there."""
+    """Return, by row, the worst level of the findings that begin there."""
     level = {finding.name: finding.level for finding in (*report.warnings, *report.errors)}
     begun = sorted(report.begins.items(), key=lambda item: level[item[0]] == "error")
     return {index: level[name] for name, indices in begun for index in indices}
 
 
 def _shown(finding: Finding, code: str) -> dict[str, Any]:
-    """A finding with what its check declares; its own line to type, unless that is ``code``, at the top."""
+    """Return a finding with what its check declares, and its suggested line unless the page begins with it."""
     declared = checks(finding.code)[0]
     own = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
     fix = "" if finding.fix is None or finding.caused_by else finding.fix.advice
@@ -178,7 +171,7 @@ def _shown(finding: Finding, code: str) -> dict[str, Any]:
 
 
 def _what_to_do(report: Report) -> dict[str, str]:
-    """The best fix: a line to type, what it is, and what to do by hand."""
+    """Return the best fix: its line of code, its name and outcome, and what to do by hand."""
     best, untried = report.fix, "" if report.what_if is None or report.healthy else report.what_if.untried
     if best is None:
         return {"code": "", "code_is": "", "advice": untried}
@@ -194,7 +187,7 @@ def _typed(code: str) -> str:
 
 
 def _versus(report: Report) -> dict[str, Any] | None:
-    """The network as it is next to the best alternative, number by number, each marked by its threshold."""
+    """Return the numbers of the network as it is and of the best alternative, marked by their thresholds."""
     table = report.what_if
     if table is None or not table.helps:
         return None
@@ -202,30 +195,25 @@ def _versus(report: Report) -> dict[str, Any] | None:
     if before is None:
         return None
     both, limits = (before, table.best), report.thresholds
-
-    def line(name: str, texts: list[str], bad: list[bool]) -> dict[str, Any]:
-        marks = ["bad" if wrong else "fine" for wrong in bad] if any(bad) else ["", ""]
-        return {"name": name, "before": texts[0], "after": texts[1], "mark": marks}
-
-    def numbers(name: str, attribute: str, low: float, high: float) -> dict[str, Any]:
+    found = [", ".join(item.crossed) or "none" for item in both]
+    lines = [("findings", found, [bool(item.crossed) for item in both])]
+    for name, attribute, low, high in (
+        ("angle ratio (output / input)", "angle_ratio", limits.collapse, np.inf),
+        ("scale ratio (output / input)", "rms_ratio", limits.vanishing, limits.exploding),
+        ("largest over smallest gradient", "gradient_spread", 0.0, limits.gradient_imbalance),
+        ("score (best: 1)", "score", 0.0, np.inf),
+    ):
         values = [float(getattr(item, attribute)) for item in both]
-        return line(name, [_short(value) for value in values], [not low <= value <= high for value in values])
-
+        lines.append((name, [_short(value) for value in values], [not low <= value <= high for value in values]))
     return {
         "before": before.name,
         "after": table.best.name,
         "lines": [
-            line("findings", [_faults(item) for item in both], [bool(item.crossed) for item in both]),
-            numbers("angle ratio (output / input)", "angle_ratio", limits.collapse, np.inf),
-            numbers("scale ratio (output / input)", "rms_ratio", limits.vanishing, limits.exploding),
-            numbers("largest over smallest gradient", "gradient_spread", 0.0, limits.gradient_imbalance),
-            numbers("score (best: 1)", "score", 0.0, np.inf),
+            {"name": name, "before": texts[0], "after": texts[1],
+             "mark": ["bad" if wrong else "fine" for wrong in bad] if any(bad) else ["", ""]}
+            for name, texts, bad in lines
         ],
-    }
-
-
-def _faults(item: Alternative) -> str:
-    return ", ".join(item.crossed) or "none"
+    }  # fmt: skip
 
 
 def _what_if(report: Report) -> str:
@@ -247,34 +235,34 @@ def _short(value: float | None) -> str:
 
 
 def pictures_of(report: Report) -> Pictures:
-    """The images that the page shows: those that were saved, or of the samples."""
+    """Return the images that the page shows: those that were saved, or of the samples."""
     if report.pictures is not None:
         return report.pictures
     measured = as_comparison(report).measurement
     assert measured is not None
-    return Pictures.of(report.observation, measured.angle, [pair.index for pair in _apart(report)])
+    return Pictures.of(report.observation, measured.angle, [pair.index for pair in _differing(report)])
 
 
-def _apart(report: Report) -> list[Deviation]:
-    """Pairs whose angle is seen to be another than predicted; where a network closes all angles there are none."""
+def _differing(report: Report) -> list[Deviation]:
+    """Return pairs whose measured angle differs visibly from the predicted one."""
     return [pair for pair in report.deviating() if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"]
 
 
 def _deviating(report: Report, pictures: Pictures) -> str:
-    pairs = [vars(pair) | {"picture": pictures.of_pair.get(pair.index)} for pair in _apart(report)]
+    pairs = [vars(pair) | {"picture": pictures.of_pair.get(pair.index)} for pair in _differing(report)]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 
 def _parts(report: Report) -> Iterator[str]:
-    """What stands beside the pairs of samples: the start, and which layers can be inverted."""
+    """Return the sections below the pairs: the initialization, and which layers can be inverted."""
     if report.audit.parameters:
         yield render_part("audit.html", rows=report.audit.summary(), formats=report.precision)
     if report.expansivity:
-        yield render_part("expansivity.html", layers=_alike(report))
+        yield render_part("expansivity.html", layers=_grouped(report))
 
 
-def _alike(report: Report) -> list[dict[str, Any]]:
-    """The layers of equal sizes and equal answers in one line."""
+def _grouped(report: Report) -> list[dict[str, Any]]:
+    """Return one line for all layers of equal sizes and equal answers."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for item in report.expansivity:
         groups.setdefault((item.inputs, item.outputs, item.stands, item.injective), []).append(item)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +83,7 @@ def short_count(number: float) -> str:
 
 
 def provenance_of(model: nn.Module, seen: Observation, seed: int) -> Provenance:
-    """Return what is known of a model and of what was observed of it."""
+    """Return how a report is made, and the size of the model."""
     parameters, stored = list(model.parameters()), [*model.parameters(), *model.buffers()]
     few = (seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,))).pick(slice(0, 2))
     outputs = sum(math.prod(row.shape) for row in seen.rows if not row.traits.is_view)
@@ -102,9 +101,9 @@ def provenance_of(model: nn.Module, seen: Observation, seed: int) -> Provenance:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What the page shows of the samples: an overview of the ``data``, a ``sample`` of the pairs and some by number.
+    """Images of the samples for the page: an overview of the ``data``, a ``sample`` of the pairs, and pairs by number.
 
-    Pairs are empty where samples are no images; there is no overview if the model takes several inputs.
+    There are no pairs if the samples are not images, and no overview if the model takes several inputs.
     """
 
     sample: tuple[Thumbnail, ...] = ()
@@ -113,23 +112,19 @@ class Pictures:
 
     @classmethod
     def of(cls, seen: Observation, angle: Floats, pairs: list[int]) -> Pictures:
-        """The images of an observation; ``angle [rows, pairs]`` are the angles of the sample."""
+        """Return the images of an observation; ``angle [rows, pairs]`` are the angles of the sample."""
         if getattr(seen.x, "ndim", 0) != 4:
             return cls(data=_overview(seen))
-        return cls(
-            tuple(thumbnails(seen.x, seen.y, angles=angle)),
-            {pair: picture for pair in pairs if (picture := _one(seen.x, seen.y, seen.angle, pair)) is not None},
-            _overview(seen),
-        )
-
-
-def _one(x: Any, y: Any, angle: Floats, pair: int) -> Thumbnail | None:
-    one = slice(pair, pair + 1)
-    return next(iter(thumbnails(x[one].cpu(), y[one].cpu(), angles=angle[:, one], count=1)), None)
+        of_pair = {}
+        for pair in pairs:
+            one = slice(pair, pair + 1)
+            for image in thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1):
+                of_pair[pair] = image
+        return cls(tuple(thumbnails(seen.x, seen.y, angles=angle)), of_pair, _overview(seen))
 
 
 def _overview(seen: Observation) -> Overview | None:
-    """The overview of the samples in the pairs."""
+    """Return the overview of the samples in the pairs."""
     if not isinstance(seen.x, Tensor) or seen.x.dim() < 2 or seen.x.is_complex():
         return None
     samples = torch.cat([seen.x, seen.y]).detach().cpu()

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["NOT_ASKED", "Deviation", "Report", "Unhealthy"]
 
 NOT_ASKED = "not asked for"
-"""Why there is no prediction where none was wanted."""
+"""Why there is no prediction if none was requested."""
 
 
 @dataclass(frozen=True)
 class Deviation(Result):
-    """One pair: its angle at the input, and predicted and measured after the last step, in degrees."""
+    """One pair: its angle at the input, and predicted and measured after the last op, in degrees."""
 
     index: int
     before: float
@@ -84,10 +84,10 @@ class Report(Result):
     thresholds: Thresholds
     expansivity: tuple[LayerExpansivity, ...] = ()
     weights: dict[str, str] = field(default_factory=dict)
-    """Of layers whose weights do not look like independent samples: why. Trained weights are recognized here."""
+    """By layer, why its weights do not look like independent samples, as trained weights do not."""
     title: str = ""
     reason: str = field(default="", compare=False)
-    """Why there is no prediction, where there is none."""
+    """Why there is no prediction, if there is none."""
     audit: Audit = field(default=Audit(()), compare=False)
     """Every parameter, its distribution, and who set it."""
     facts: Facts = field(default_factory=Facts, repr=False, compare=False)
@@ -118,17 +118,17 @@ class Report(Result):
 
     @property
     def head(self) -> Head | None:
-        """What the head and the loss allow; None where no loss is known."""
+        """What the head and the loss allow; None if no loss is known."""
         return self.facts.head
 
     @property
     def trial(self) -> Trial | None:
-        """What a few steps of training showed; None where none were run."""
+        """What a few steps of training showed; None if there was no trial."""
         return self.facts.trial
 
     @property
     def fix(self) -> Fix | None:
-        """The best suggested fix; None where every fix that was tried did not help."""
+        """The best suggested fix; None if no fix that was tried helped."""
         return next((fix for fix in self.fixes if fix.helped or not fix.tried), None)
 
     @property
@@ -151,8 +151,8 @@ class Report(Result):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What limits all findings: too few samples, random numbers for data, norms that have seen no data; trained
-        weights next to a prediction, which is for untrained ones."""
+        """What limits all findings: too few samples, random data, norms that have seen no data, or trained weights next
+        to a prediction, which is for untrained ones."""
         return self.facts.cautions if self.prediction is None else (*self.facts.cautions, *self._of_other_weights)
 
     @property
@@ -168,7 +168,7 @@ class Report(Result):
 
     @property
     def precision(self) -> tuple[FormatShares, ...]:
-        """Shares of values and of the weights' gradients that smaller number formats cannot hold."""
+        """Shares of values and of weight gradients that smaller number formats cannot hold."""
         counts = self.observation.formats or ()
         values = FormatCount()
         for row, count in zip(self.observation.rows, counts, strict=False):
@@ -179,7 +179,7 @@ class Report(Result):
 
     @property
     def begins(self) -> dict[str, list[int]]:
-        """The row in which each error and warning first holds; all rows of a module, where it is one."""
+        """The row in which each error and warning begins; all rows of a module if it begins in a module."""
         begun = {finding.name: finding.layer for finding in (*self.errors, *self.warnings)}
         return {
             name: [index for index, row in enumerate(self.observation.rows) if layer in (row.layer, row.within)]
@@ -187,13 +187,13 @@ class Report(Result):
         }
 
     def blocks(self, depth: int | None = None, *, few: bool | int = False) -> list[dict[str, Any]]:
-        """The table folded by module: one dict a block, with the numbers of its last row.
+        """Return the table folded by module: one dict per block, with the numbers of its last row.
 
-        Gradients are geometric means over the layers of a block, dead and saturated fractions its worst, entropies the
-        mean over its attentions. ``depth`` folds to paths of that many modules instead; ``rows`` says how many ops a
-        line stands for, ``findings`` which errors and warnings first hold in it, ``title`` is its name for people.
-        ``few``: where there are more blocks than a terminal shows, or than that number, neighbours are one line, but
-        for those in which a finding begins.
+        Gradients are geometric means over the layers of a block, dead and saturated fractions its largest, entropies
+        means over its attentions. ``depth`` folds to paths of that many modules instead. In the result ``rows`` is the
+        number of ops of a line, ``findings`` are the errors and warnings that begin in it, and ``title`` is its
+        displayed name. With ``few``, if there are more blocks than a terminal shows, or than that number, adjacent
+        blocks become one line, except blocks in which a finding begins.
         """
         rows, begin, named = self.observation.rows, self.begins, set[str]()
         alone = frozenset(index for places in begin.values() for index in places)
@@ -208,14 +208,14 @@ class Report(Result):
         return table
 
     def to_markdown(self) -> str:
-        """The report as Markdown, for pull requests and assistants: headline, findings, blocks, alternatives."""
+        """Return the report as Markdown, for pull requests and assistants: headline, findings, blocks, alternatives."""
         from initscope.inspection.markdown import render_markdown
 
         return render_markdown(self)
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """One per layer; status and remarks of the prediction, the measurement's and the weights' remarks added."""
+        """One per op, with the status of the prediction, and notes of prediction, measurement and weights."""
         expected = self.prediction
         result = []
         for index, seen in enumerate(self.observation.rows):
@@ -226,7 +226,7 @@ class Report(Result):
         return tuple(result)
 
     def deviating(self, count: int = 6) -> list[Deviation]:
-        """The pairs whose measured angle at the end is farthest from the predicted one, farthest first."""
+        """Return the pairs whose measured angle at the end is farthest from the predicted one, farthest first."""
         if self.prediction is None:
             return []
         predicted, measured = self.prediction.angle, self.observation.angle
@@ -243,33 +243,27 @@ class Report(Result):
 
     @property
     def token_columns(self) -> dict[str, Floats]:
-        """Of models with attention, ``[rows]``: mean cosine of tokens and entropy of attention, by theory and as seen.
+        """Mean cosine of tokens and entropy of attention, ``[rows]``, predicted and measured; empty without attention.
 
-        Measured they are those of the weights that the model has, or means over draws where these were asked for.
+        Measured values are those of the weights that the model has, or means over draws if there are any.
         """
         seen, unknown = self.observation, np.full(len(self.observation.rows), np.nan)
-        expected = None if self.prediction is None else self.prediction.tokens
-        redrawn = None if self.measurement is None else self.measurement.tokens
         if seen.attention_entropy is None or not np.isfinite(seen.attention_entropy).any():
             return {}
+        expected, redrawn = (None if side is None else side.tokens for side in (self.prediction, self.measurement))
         sides = {
-            "token_cosine": (expected.cosine if expected else None, redrawn.cosine if redrawn else seen.token_cosine),
-            "attention_entropy": (
-                expected.entropy if expected else None,
-                redrawn.entropy if redrawn else seen.attention_entropy,
-            ),
+            "token_cosine_predicted": expected and expected.cosine,
+            "token_cosine_measured": redrawn.cosine if redrawn else seen.token_cosine,
+            "attention_entropy_predicted": expected and expected.entropy,
+            "attention_entropy_measured": redrawn.entropy if redrawn else seen.attention_entropy,
         }
-        return {
-            f"{name}_{side}": unknown if values is None else values
-            for name, both in sides.items()
-            for side, values in zip(("predicted", "measured"), both, strict=True)
-        }
+        return {name: unknown if values is None else values for name, values in sides.items()}
 
     @property
     def gradients_over_last(self) -> dict[str, Floats]:
-        """Gradients of each layer's weights over that of the last which has one, ``[rows]``, as seen and by theory.
+        """Gradient of each layer's weights over that of the last layer, ``[rows]``, measured and predicted.
 
-        Predicted are only those that were measured too, and none unless the last one is.
+        Only gradients that were measured are predicted, and none without a prediction of the last one.
         """
         seen = mean_over_pairs(self.observation.gradient_ratio)
         known = None if self.prediction is None else self.prediction.gradient_ratio
@@ -279,44 +273,38 @@ class Report(Result):
 
     @property
     def compared(self) -> npt.NDArray[np.bool_]:
-        """The pairs that predictions are compared on, ``[pairs]``: those that have one; all, if none has."""
+        """Which pairs are compared with a prediction, ``[pairs]``: those that have one, or all if none has."""
         if self.prediction is None or not np.isfinite(self.prediction.cosine).any():
             return np.ones(self.observation.pairs, dtype=bool)
         return np.asarray(np.isfinite(self.prediction.cosine).any(axis=0))
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer: predicted next to measured, means over the same pairs; angles in degrees."""
+        """Return one dict per op: predicted next to measured, means over the same pairs; angles in degrees."""
         seen, predicted, redrawn = self.observation, self.prediction, self.measurement
-        nothing: list[float | None] = [None] * len(seen.rows)
-        columns: dict[str, list[Any]] = {
-            "angle_predicted": nothing if predicted is None else plain(mean_over_pairs(predicted.angle)),
-            "angle_measured": plain(mean_over_pairs((seen if redrawn is None else redrawn).angle[:, self.compared])),
-        }
-        for name in ("cosine", "norm_ratio", "rms_ratio"):
-            measured = getattr(seen if redrawn is None else redrawn, name)
-            columns[f"{name}_predicted"] = (
-                nothing if predicted is None else plain(mean_over_pairs(getattr(predicted, name)))
-            )
-            columns[f"{name}_measured"] = plain(mean_over_pairs(measured[:, self.compared]))
+        measured = seen if redrawn is None else redrawn
+        columns: dict[str, Floats | None] = {}
+        for name in ("angle", "cosine", "norm_ratio", "rms_ratio"):
+            columns[f"{name}_predicted"] = None if predicted is None else mean_over_pairs(getattr(predicted, name))
+            columns[f"{name}_measured"] = mean_over_pairs(getattr(measured, name)[:, self.compared])
             if name == "cosine":
-                columns["cosine_se"] = nothing if redrawn is None else plain(redrawn.mean_cosine_se)
-        columns |= {name: plain(values) for name, values in self.token_columns.items()}
-        columns["gradient_ratio"] = plain(mean_over_pairs(seen.gradient_ratio))
-        known = None if predicted is None else predicted.gradient_ratio
-        columns["gradient_ratio_predicted"] = nothing if known is None else plain(known)
-        columns |= {name: plain(values) for name, values in self.gradients_over_last.items()}
-        columns["gradient_cosine"] = plain(mean_over_pairs(seen.gradient_cosine))
+                columns["cosine_se"] = None if redrawn is None else redrawn.mean_cosine_se
+        columns |= self.token_columns
+        columns["gradient_ratio"] = mean_over_pairs(seen.gradient_ratio)
+        columns["gradient_ratio_predicted"] = None if predicted is None else predicted.gradient_ratio
+        columns |= self.gradients_over_last
+        columns["gradient_cosine"] = mean_over_pairs(seen.gradient_cosine)
         for name in ("dead_fraction", "saturated_fraction", "effective_rank", "mean_width"):
-            columns[name] = plain(getattr(seen, name))
+            columns[name] = getattr(seen, name)
+        lists = {name: [None] * len(seen.rows) if of is None else plain(of) for name, of in columns.items()}
         return [
             {"layer": row.layer, "kind": row.kind, "status": row.status}
-            | {name: values[index] for name, values in columns.items()}
+            | {name: values[index] for name, values in lists.items()}
             | {"note": row.note}
             for index, row in enumerate(self.rows)
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, by the schema that the documentation describes; its number is ``schema``."""
+        """Return the whole report, by the schema of the documentation; ``schema`` is its number."""
         return {
             "schema": 2,
             "healthy": self.healthy,
@@ -348,7 +336,7 @@ class Report(Result):
         }
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """`to_dict` as JSON text; written to ``path`` too when one is given."""
+        """Return `to_dict` as JSON text, and write it to ``path`` if one is given."""
         from initscope._utils.files import write_text
 
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
@@ -357,14 +345,14 @@ class Report(Result):
         return text
 
     def _to_save(self) -> Report:
-        """The report without the samples of the user, but for the few images that its page shows."""
+        """Return the report without the samples of the user, except the few images that its page shows."""
         from initscope.inspection.page import pictures_of
 
         seen = replace(self.observation, x=None, y=None, targets=None, targets_y=None)
         return replace(self, observation=seen, pictures=pictures_of(self))
 
     def _html(self) -> str:
-        """The one-file page."""
+        """Return the self-contained page."""
         from initscope.inspection.page import render_report
 
         return render_report(self)
@@ -375,9 +363,9 @@ class Report(Result):
         return render_report(self, fragment=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """What the page draws against depth: sizes, gradients, angles, rank, dead units, with healthy bands.
+        """Plot scale, gradients, angles, rank and dead units against depth, with healthy bands, as on the page.
 
-        On given axes only the median angle, measured and predicted, with the threshold of collapse.
+        On given axes plot only the median angle, measured and predicted, with the threshold of collapse.
         """
         if ax is None:
             return self._panels()
@@ -402,7 +390,7 @@ class Report(Result):
         return panels_figure(found.panels, [row.title for row in self.rows], found.marked)
 
     def assert_healthy(self, *, ignore: Iterable[str] = ()) -> None:
-        """Raise `Unhealthy` if there is an error; ``ignore`` holds codes, prefixes or names that do not count."""
+        """Raise `Unhealthy` if there is an error; codes, prefixes and names in ``ignore`` do not count."""
         refuse_unknown(ignore, "ignore")
         ignored = {id(finding) for finding in failing(self.findings, ",".join(ignore))}
         errors = [finding for finding in self.errors if id(finding) not in ignored]

@@ -1,4 +1,4 @@
-"""`straight_through`: where a model detaches on purpose, as in z + (q - z).detach(), which has the gradient of z."""
+"""`straight_through`: ops that detach on purpose, as in z + (q - z).detach(), which has the gradient of z."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from initscope.geometry import Row
 __all__ = ["straight_through"]
 
 _NESTED = 4
-"""Sums and detachments that are opened inside of each other; three terms need three."""
+"""Largest number of nested sums and detachments; three terms need three."""
 
 
 def straight_through(rows: Sequence[Row]) -> frozenset[int]:
-    """The detached rows of every sum whose value is q and whose gradient is that of z: z + q - z, these two detached.
+    """Return the detached rows of every sum with the value of q and the gradient of z: z + q - z with detached q - z.
 
     Source: Bengio, Léonard & Courville 2013; van den Oord et al. 2017. Any order of the terms is recognized.
     """
@@ -28,7 +28,7 @@ def straight_through(rows: Sequence[Row]) -> frozenset[int]:
 
 
 def _terms(rows: Sequence[Row], index: int, sign: int, detached: int, nested: int) -> Iterator[tuple[int, int, int]]:
-    """What a row is the sum of: row, sign, and the detached row that it stands behind, or -1."""
+    """Return the terms of a row: row, sign, and the detached row between, or -1."""
     row = rows[index]
     if nested and _is_sum(row):
         for parent, sign_of in zip(row.reads, row.traits.summand_signs, strict=True):

@@ -11,23 +11,22 @@ __all__ = ["by_hand", "filled_in", "has_relu", "steers"]
 
 
 def steers(rows: Sequence[Row]) -> bool:
-    """Whether some weights make scores of an attention, or run in a loop over time."""
-    for row in rows:
-        if row.traits.product or row.traits.attention in ("fused", "module") or row.role == "recurrent":
-            return True
-    return False
+    """Return whether some weights compute attention scores, or run in a loop over time."""
+    return any(
+        row.traits.product or row.traits.attention in ("fused", "module") or row.role == "recurrent" for row in rows
+    )
 
 
 def has_relu(rows: Sequence[Row]) -> bool:
-    """Whether an activation is a ReLU or a leaky one, which zero sums and mirrored halves are made for."""
-    return True in [row.traits.rectifier for row in rows]
+    """Return whether an activation is a ReLU or leaky ReLU, for which zero sums and mirrored halves are made."""
+    return any(row.traits.rectifier for row in rows)
 
 
 def by_hand(check: str, rows: Sequence[Row]) -> str:
-    """What to change by hand where no initializer fixes a finding of that name; empty where one may.
+    """Return what to change by hand if no initializer fixes a finding of that name; empty if one may.
 
-    Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. After norms the
-    size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
+    Sigmoids between layers pass at most a quarter of a gradient and add the same mean to all samples. After norms the
+    scale of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
     """
     if check in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_center(rows):
         change = "replace them by nn.Tanh() or nn.ReLU(), or add norms or skip connections"
@@ -39,10 +38,11 @@ def by_hand(check: str, rows: Sequence[Row]) -> str:
 
 
 def filled_in(text: str, rows: Sequence[Row]) -> str:
-    """Advice or code with names of functions that suit the network.
+    """Return advice or code with the names of functions that suit the network.
 
-    ``{law}`` keeps sizes: He's for ReLU and its kin, Glorot's for bounded activations, attention and loops over time;
-    ``{fill}`` is torch's name of the same for one layer; ``{keeping}`` preserves angles too: mirrored weights of ReLUs.
+    ``{law}`` preserves the scale: He's for ReLU and the like, Glorot's for bounded activations, attention and loops
+    over time. ``{fill}`` is torch's name of it for one layer. ``{keeping}`` also preserves angles: mirrored weights for
+    ReLU.
     """
     plain = not steers(rows)
     he = plain and any(not row.traits.bounded for row in rows if row.role == "activation")
@@ -58,7 +58,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
 
 
 def _all_off_center(rows: Sequence[Row]) -> bool:
-    """Whether all activations are sigmoids and the like: bounded, with one sign."""
+    """Return whether all activations are sigmoids and the like: bounded, with one sign."""
     activations = [row.traits for row in rows if row.role == "activation"]
     return bool(activations) and all(
         traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in activations

@@ -39,7 +39,7 @@ columns."""
 def report_lines(
     report: Report, width: int | None = None, *, verbose: bool = False, depth: int | None = None
 ) -> list[str]:
-    """The report as lines of at most ``width`` characters, or each sentence on one line where that is None.
+    """Return the report as lines of at most ``width`` characters, or with one line per sentence if that is None.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def _cautions(report: Report, width: int | None, verbose: bool) -> Iterator[str]
 
 
 def _causes(report: Report, width: int | None, most: int) -> Iterator[str]:
-    """The first root causes with their fixes; the headline has the message of the first, and names the others."""
+    """Return the first root causes with their fixes; the headline has the message of the first already."""
     serious = [*report.errors, *report.warnings]
     causes = [finding for finding in serious if finding.caused_by is None][:most]
     said: Fix | None = None
@@ -96,7 +96,7 @@ def _findings(report: Report, width: int | None) -> Iterator[str]:
 
 
 def _fix_lines(report: Report, fix: Fix, width: int | None) -> Iterator[str]:
-    """A fix: its line to type or its advice, and what the trial showed; long lines break inside of parentheses."""
+    """Return a fix: its line of code or its advice, and what the trial showed."""
     tied = [other.name for other in report.fixes if other.tie and other.name != fix.name] if fix.tie else []
     outcome = f"({'; a tie with '.join(filter(None, (fix.outcome, ', '.join(tied))))})"
     what = f"  fix: {printable(fix.code or fix.advice)}"
@@ -108,7 +108,7 @@ def _fix_lines(report: Report, fix: Fix, width: int | None) -> Iterator[str]:
 
 
 def _short_table(report: Report, width: int | None, most: int) -> list[str]:
-    """The table in at most that many lines, if few rows are enough for that: long names take two lines."""
+    """Return the table in at most ``most`` lines if that is possible: long names take two lines."""
     causes = {finding.name for finding in (*report.errors, *report.warnings) if finding.caused_by is None}
     lines: list[str] = []
     for count in range(max(_FEWEST_ROWS, most - 2), _FEWEST_ROWS - 1, -1):
@@ -149,13 +149,13 @@ def block_texts(blocks: Sequence[Mapping[str, Any]], *, short: bool = False) -> 
 
 
 def _table(rows: Sequence[Mapping[str, Any]], width: int | None, *, captions: bool = True, **options: Any) -> list[str]:
-    """A table as lines; what stands below it is wrapped as text."""
+    """Return a table as lines; captions below it are wrapped as text."""
     table = rich_table(rows, width=width, keep=("finding", "angle ° measured", "angle °", "score"), **options)
     return table_lines(table, width, captions=captions)
 
 
 def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
-    """What was tried, in one sentence; with all alternatives in a table if ``verbose``."""
+    """Return what was tried, in one sentence; with all alternatives in a table if ``verbose``."""
     trial, alternatives = report.trial, () if report.what_if is None else report.what_if.alternatives
     parts = []
     if trial is not None and trial.losses:
@@ -180,7 +180,7 @@ def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
 
 
 def _details(report: Report, width: int | None) -> Iterator[str]:
-    """The loss that was used, which inputs can be recovered, and every alternative."""
+    """Return the loss that was used, which inputs can be recovered, and every alternative."""
     if report.facts.loss_name:
         yield from wrapped(f"Loss: {report.facts.loss_name}", width)
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
@@ -202,7 +202,7 @@ def _details(report: Report, width: int | None) -> Iterator[str]:
 
 
 def _next_step(report: Report) -> str:
-    """What to do now, on the command line."""
+    """Return the next step on the command line."""
     page = "--out report.html writes the page, --verbose shows the details"
     if report.fix is not None and report.fix.initializer is not None:
         return f"--apply weights.pt writes the weights of the suggested fix; {page}."

@@ -1,4 +1,4 @@
-"""Weights that the loss reaches but no optimizer will see: layers in a plain list, tensors that are no parameters."""
+"""Weights that the loss depends on but no optimizer sees: layers in a plain list, tensors that are no parameters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["made_anew", "unregistered"]
 
 
 def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
-    """Attributes, as ``path.name``, that hold weights which ``value`` depends on and ``model.parameters()`` lacks.
+    """Return attributes, as ``path.name``, with weights that ``value`` depends on and ``model.parameters()`` lacks.
 
-    With each what torch has to hold it: ``ModuleList``, ``ModuleDict``, or nothing for what is no list of modules.
+    The value of each is the container of torch for it: ``ModuleList``, ``ModuleDict``, or empty for anything else.
 
     >>> class Net(nn.Module):
     ...     def __init__(self):
@@ -34,7 +34,7 @@ def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
 
 
 def made_anew(model: nn.Module, value: Tensor) -> int:
-    """How many parameters ``value`` depends on that nothing of the model holds: of layers that are made in its call.
+    """Return how many parameters ``value`` depends on that the model does not hold: of layers created in forward.
 
     >>> made_anew(nn.Identity(), nn.Linear(3, 1).weight.sum())
     1
@@ -49,7 +49,7 @@ def _stray(model: nn.Module, value: Tensor) -> list[Tensor]:
 
 
 def _attributes(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What modules hold in addition to their parameters, buffers and modules, as ``path.name``."""
+    """Return what modules hold in addition to parameters, buffers and modules, by ``path.name``."""
     for path, module in model.named_modules():
         for name, held in vars(module).items():
             if not name.startswith("_"):
@@ -64,7 +64,7 @@ def _holder(held: Any) -> str:
 
 
 def _leaves(value: Tensor) -> Iterator[Tensor]:
-    """The tensors that a backward pass from ``value`` would give a gradient to."""
+    """Return the tensors that get a gradient in a backward pass from ``value``."""
     waiting, seen = [value.grad_fn], set[Any]()
     if value.is_leaf and value.requires_grad:
         yield value
@@ -79,7 +79,7 @@ def _leaves(value: Tensor) -> Iterator[Tensor]:
 
 
 def _weights(held: Any) -> Iterator[Tensor]:
-    """Tensors in nested lists, tuples and dicts, and those of modules there."""
+    """Return the tensors in nested lists, tuples and dicts, and those of modules in them."""
     if isinstance(held, Tensor):
         yield held
     elif isinstance(held, nn.Module):

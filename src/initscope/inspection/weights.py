@@ -1,4 +1,4 @@
-"""What the weights say without being run: layers that are copies, units that are equal, one layer unlike its peers."""
+"""What weights show without a run: layers that are copies, units that are equal, one layer unlike its peers."""
 
 from __future__ import annotations
 
@@ -26,24 +26,36 @@ _FOLLOWS = 0.5
 """Correlation of frozen weights with trained ones from which on they are a copy or a running average of these."""
 
 
+_RANDOM = (
+    *WEIGHT_LAYERS,
+    nn.Embedding,
+    nn.EmbeddingBag,
+    nn.MultiheadAttention,
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.Bilinear,
+)
+"""Modules with matrices that are initialized at random."""
+
+
 @dataclass(frozen=True)
 class WeightFacts:
-    """Paths of modules and a number: ``clones`` how many layers are equal to an earlier one, and which that is;
-    ``symmetric`` the share of units that equal another one; ``odd`` the gain over that of the layer's peers."""
+    """Facts by the path of a module: ``clones`` names the earlier layer with equal weights; ``symmetric`` is the share
+    of units that equal another unit; ``odd`` is the deviation over that of the layer's peers."""
 
     clones: dict[str, str]
     symmetric: dict[str, float]
     odd: dict[str, float]
     mixing: dict[str, tuple[int, int]]
-    """Inputs and outputs of the layers that see all channels: no groups, none transposed."""
+    """Inputs and outputs of the layers that mix all channels: without groups, and not transposed."""
     tied: frozenset[str] = frozenset()
-    """Modules whose weights are also those of a table: zero logits would be zero words."""
+    """Modules that share their weights with an embedding: zero logits would mean zero embeddings."""
     shifted: tuple[str, ...] = ()
     """Norms whose biases put most of their outputs below zero."""
     zero_tables: frozenset[str] = frozenset()
-    """Tables that start at zero on purpose, as the second one of word2vec."""
+    """Embeddings that start at zero on purpose, as the second one of word2vec."""
     repeated: dict[str, str] = field(default_factory=dict)
-    """Members of a list that are the same module as an earlier one, with weights, and which that is."""
+    """Members of a list with weights that are the same module as an earlier one, which is named."""
     straight: tuple[str, ...] = ()
     """Activations that change nothing: a leaky slope of 1."""
     norm_eps: dict[str, float] = field(default_factory=dict)
@@ -55,20 +67,10 @@ class WeightFacts:
 
 
 def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
-    """Path, module, name and values of every matrix that is drawn at the start: of Linear layers, convolutions,
-    embeddings, attention and loops over time. Tied ones come once."""
-    kinds = (
-        *WEIGHT_LAYERS,
-        nn.Embedding,
-        nn.EmbeddingBag,
-        nn.MultiheadAttention,
-        nn.RNNBase,
-        nn.RNNCellBase,
-        nn.Bilinear,
-    )
+    """Return path, module, name and values of every matrix that is initialized at random, tied matrices once."""
     seen: set[int] = set()
     for path, module in model.named_modules():
-        if isinstance(module, kinds):
+        if isinstance(module, _RANDOM):
             for name, parameter in module.named_parameters(recurse=False):
                 if parameter.dim() > 1 and id(parameter) not in seen:
                     seen.add(id(parameter))
@@ -76,7 +78,7 @@ def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tenso
 
 
 def following(model: nn.Module) -> frozenset[str]:
-    """Frozen modules whose weights are those of one that learns, or their running average: teachers, target networks.
+    """Return frozen modules with the weights of one that learns, or their running average: teachers, target networks.
 
     >>> student, teacher = nn.Linear(8, 8), nn.Linear(8, 8).requires_grad_(False)
     >>> _ = teacher.load_state_dict(student.state_dict())
@@ -99,7 +101,7 @@ def following(model: nn.Module) -> frozenset[str]:
 
 
 def weight_facts(model: nn.Module) -> WeightFacts:
-    """Clones, symmetric units and odd layers of a model."""
+    """Return the facts about the weights of a model."""
     frozen = {p.data_ptr() for p in model.parameters() if not p.requires_grad}
     weights = [item for item in drawn_weights(model) if item[3].data_ptr() not in frozen]
     mixing = {
@@ -128,7 +130,7 @@ def weight_facts(model: nn.Module) -> WeightFacts:
 
 
 def _repeated(model: nn.Module) -> dict[str, str]:
-    """Members of one list or sequence that are one module: what several names share elsewhere is meant."""
+    """Return members of one list or sequence that are one module; modules shared elsewhere are intended."""
     first: dict[tuple[str, int], str] = {}
     repeated = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -140,7 +142,7 @@ def _repeated(model: nn.Module) -> dict[str, str]:
 
 
 def _is_shifted(norm: nn.Module) -> bool:
-    """Whether the outputs of most units are below zero by more than two deviations."""
+    """Return whether the outputs of most units are below zero by more than two deviations."""
     weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
     if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
         return False
@@ -151,7 +153,7 @@ _Weights = list[tuple[str, nn.Module, str, Tensor]]
 
 
 def _clones(weights: _Weights) -> dict[str, str]:
-    """Modules with weights that are bitwise those of an earlier one; a frozen copy, as of a teacher, is no clone."""
+    """Return modules whose weights are bitwise those of an earlier one; frozen copies do not count."""
     alike: dict[tuple[object, ...], list[tuple[str, Tensor]]] = defaultdict(list)
     clones: dict[str, str] = {}
     for path, _, name, values in weights:
@@ -168,7 +170,7 @@ def _clones(weights: _Weights) -> dict[str, str]:
 
 
 def _symmetric(weights: _Weights) -> dict[str, float]:
-    """Layers with hardly any different units; units of a depthwise layer see different inputs, zeros are meant."""
+    """Return layers with few distinct units, but not depthwise layers, whose units see different inputs, nor zeros."""
     symmetric = {}
     for path, module, _, values in weights:
         if not is_weight_layer(module) or getattr(module, "groups", 1) > 1 or len(values) < 2:
@@ -184,7 +186,7 @@ def _symmetric(weights: _Weights) -> dict[str, float]:
 
 
 def _odd(weights: _Weights) -> dict[str, float]:
-    """One layer whose deviation is unlike that of all layers of its name and shape, which agree among themselves."""
+    """Return layers whose deviation differs from that of all others of their name and shape, which agree."""
     peers: dict[tuple[object, ...], list[tuple[str, float]]] = defaultdict(list)
     for path, module, name, values in weights:
         if is_weight_layer(module) and values.numel() >= _LEAST_VALUES:

@@ -75,7 +75,7 @@ def _future_tokens(evidence: Evidence, _: float) -> Hit | None:
 )  # fmt: skip
 def _unshifted_targets(evidence: Evidence, _: float) -> Hit | None:
     """The loss asks each position of a sequence for the token that stands there."""
-    asked = evidence.depends.forwards and evidence.facts.reading.own_words
+    asked = evidence.depends.forwards and evidence.facts.reading.own_tokens
     return Hit(evidence.signal.output) if asked else None
 
 

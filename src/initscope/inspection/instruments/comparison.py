@@ -191,7 +191,7 @@ def _affordable(
 ) -> tuple[int, int]:
     """Steps and repeats for which there is time, from one pass of each candidate."""
     clock = Clock()
-    measured = [_run(candidate, 3, samples, seed).run.seconds for candidate in candidates.values()]
+    measured = [_run(candidate, 3, samples, seed, judged=False).run.seconds for candidate in candidates.values()]
     per_pass = sum(passed for passed in measured if passed < float("inf"))
     passes = max(1, int((seconds - clock()) / max(per_pass, 1e-9)))
     repeats = max(1, min(repeats, passes // steps))
@@ -215,23 +215,36 @@ class _Curve:
 
     @property
     def clear(self) -> int:
-        """Steps after which it clearly learns; infinitely many where it does not."""
+        """Steps after which it clearly learns; infinitely many if it does not."""
         steps = range(_FEWEST_COMPARED, len(self.run.losses))
         return next((end for end in steps if (self.share(end) or 0.0) >= CLEAR), sys.maxsize)
 
 
-def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> _Curve:
+def _run(candidate: Candidate, steps: int, samples: int, seed: int, *, judged: bool = True) -> _Curve:
+    """Train a candidate until it clearly learns: no comparison reads a curve beyond that step.
+
+    If it is not ``judged``, only the time of its steps is of interest.
+    """
     made = candidate.model
     try:
         model = runnable(made if isinstance(made, nn.Module) else made(seed) if made is not None else None)
         with borrowed(model):
             batch = draw_batch(model, candidate.inputs, candidate.targets, samples, seed)
             spec = OptimizerSpec(candidate.optimizer, candidate.lr)
-            run = train(Setup(model, batch, candidate.loss, spec, seed), steps)
+            setup = Setup(model, batch, candidate.loss, spec, seed)
+            if not judged:
+                return _Curve(train(setup, steps))
             head = examine_head(model, batch.inputs, batch.targets, candidate.loss, samples=max(1, len(batch)))
+            constant, lowest = head.levels
+
+            def clear(losses: list[float]) -> bool:
+                level = losses[0] if constant is None else constant
+                share = fall_share(recent(losses[:-1]), level, lowest)
+                return len(losses) > _FEWEST_COMPARED and (share or 0.0) >= CLEAR
+
+            run = train(setup, steps, stop=clear)
     except Exception as error:  # a candidate that cannot run is a result
         return _Curve(Run(failed=f"{type(error).__name__}: {error}".splitlines()[0]))
-    constant, lowest = head.levels
     first = run.losses[0] if run.losses else None
     return _Curve(run, first if constant is None else constant, lowest, len(batch))
 

@@ -18,10 +18,8 @@ __all__ = ["DEFAULT_RATE", "OptimizerSpec", "adapts", "for_versions", "optimizer
 
 DEFAULT_RATE = 1e-3
 """Rate of the Adam that is assumed where no optimizer is given."""
-_SAME_FOR_LISTS = (torch.optim.Adam, torch.optim.AdamW)
-"""Optimizers that compute the same bits with lists of tensors, in three quarters of the time for small tensors."""
-_FEW_VALUES = 1 << 20
-"""Values of all parameters; more do not fit into the caches as lists."""
+_FUSED = (torch.optim.Adam, torch.optim.AdamW)
+"""Optimizers whose fused step, which differs by rounding only, takes a quarter of the time on a CPU."""
 
 
 def optimizer_names() -> dict[str, type[Optimizer]]:
@@ -101,8 +99,8 @@ class OptimizerSpec:
         make: Callable[..., Any] = self._optimizer
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         options: dict[str, Any] = {} if self._rate is None or not _takes_rate(make) else {"lr": self._rate}
-        if make in _SAME_FOR_LISTS and sum(parameter.numel() for parameter in parameters) < _FEW_VALUES:
-            options["foreach"] = True
+        if make in _FUSED and all(parameter.is_cpu and parameter.is_floating_point() for parameter in parameters):
+            options["fused"] = True
         try:
             made = make(parameters, **options)
         except (AttributeError, TypeError):
