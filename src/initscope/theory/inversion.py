@@ -109,7 +109,7 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
         )
     variance = float(xp.mean(weight * weight)) if sd is None else check_between("sd", sd, 0.0, math.inf) ** 2
     if variance == 0:
-        raise InputError("the weights are all zero: their outputs tell nothing of the input")
+        raise InputError("the weights are all zero: their outputs do not depend on the input")
     summed = xp.matmul(outputs, weight) / (weight.shape[0] * variance)
     if sigma.homogeneous:
         return summed / _usable_slope(1.0, sigma)
