@@ -51,7 +51,7 @@ def deep_sectors(layers: Sequence[Any]) -> list[Sector]:
     if any(a.ndim != 2 or a.shape[1] != b.shape[0] for b, a in pairwise(weights)):
         raise InputError(
             f"layers of shapes {[w.shape for w in weights]} do not fit: "
-            "each layer must have as many inputs as the one before has outputs"
+            "the number of inputs of each layer must be the number of outputs of the one before"
         )
     corners = [np.array(corner, dtype=np.float64) for corner in ((1, 0), (0, 1), (-1, 0), (0, -1))]
     sectors = [Sector(a, b, np.eye(2)) for a, b in zip(corners, corners[1:] + corners[:1])]

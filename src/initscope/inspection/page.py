@@ -261,7 +261,7 @@ def _apart(report: Report) -> list[Deviation]:
 
 
 def _deviating(report: Report, pictures: Pictures) -> str:
-    pairs = [vars(pair) | {"picture": pictures.of_pair.get(pair.index)} for pair in _apart(report)]
+    pairs = [vars(pair) | {"images": pictures.of_pair.get(pair.index)} for pair in _apart(report)]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 

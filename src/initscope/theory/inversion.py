@@ -71,7 +71,9 @@ def preactivation_variance(second_moment: float, source: Source = "relu") -> flo
     from scipy.optimize import brentq
 
     sigma = activation(source)
-    wanted = check_between("second_moment", float(second_moment), 0.0, math.inf, hint="outputs of zeros tell nothing")
+    wanted = check_between(
+        "second_moment", float(second_moment), 0.0, math.inf, hint="outputs of zeros carry no information"
+    )
 
     def excess(log_variance: float) -> float:
         return float(sigma.second_moment(math.exp(log_variance))) - wanted
