@@ -25,9 +25,9 @@ def read(text):
 
 
 if __name__ == "__main__":
-    found, program = read(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    found = [line for line in found if "# extra:" not in line]
+    commands, program = read(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    commands = [line for line in commands if "# extra:" not in line]
     folder = Path(sys.argv[2])
-    script = "".join(f"echo '$' {line.partition(' #')[0]!r}; {line}\n" for line in found)
+    script = "".join(f"echo '$' {line.partition(' #')[0]!r}; {line}\n" for line in commands)
     (folder / "commands.sh").write_text(f"set -euo pipefail\n{script}", encoding="utf-8")
     (folder / "program.py").write_text("\n".join(program), encoding="utf-8")

@@ -40,7 +40,7 @@ def _thresholds(checks) -> str:
             for check in checks if check.unit]  # fmt: skip
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in [("code", "name", "threshold", "compared with", "name in ``Thresholds``"), *rows]:
-        lines += [f"   {'*' if place == 0 else ' '} - {cell}" for place, cell in enumerate(row)]
+        lines += [f"   {'*' if position == 0 else ' '} - {cell}" for position, cell in enumerate(row)]
     introduction = "The table lists the checks that have a threshold. ``Thresholds(collapse=0.2)`` sets another value."
     return "\n\n".join([_title("Thresholds of the checks", "="), introduction, "\n".join(lines)]) + "\n"
 

@@ -75,7 +75,7 @@ class TheoremIndex(Table):
         return [*self.parsed(data["introduction"]), self.table(self.cells(row) for row in data["row"])]
 
     def cells(self, row):
-        """Return what stands in the four columns."""
+        """Return the content of the four columns."""
         beyond = " (*beyond*)" if row.get("beyond") else ""
         names = [f"`{name}`" for name in (*row["functions"], *row.get("see", []))]
         tests = [f"``{path.removeprefix('tests/')}``" for path in row["tests"]]
@@ -89,18 +89,18 @@ class TheoremIndex(Table):
         ]
 
     def entry(self, row):
-        """Return an entry of the index, and its place, for what has a number: the search knows “corollary 1” by it."""
+        """Return an index entry with its target for a numbered statement, so that the search finds “corollary 1”."""
         match = re.match(
             r"(theorem|corollary|lemma|proposition|remark|definition|conjecture) [A-Z]?[\d.]*\d", row["statement"]
         )
         if match is None:
             return []
-        place = self.state.document.settings.env.new_serialno("statement")
-        target = nodes.target("", "", ids=[f"statement-{self.arguments[0]}-{place}"])
+        number = self.state.document.settings.env.new_serialno("statement")
+        target = nodes.target("", "", ids=[f"statement-{self.arguments[0]}-{number}"])
         return [addnodes.index(entries=[("single", match[0], target["ids"][0], "main", None)]), target]
 
     def example(self, row):
-        """Return the example behind a line that opens it, with the imports that it needs."""
+        """Return the example, with its imports, below a line that opens it."""
         code = statements.with_imports(row["example"].strip(), row["functions"])
         block = nodes.literal_block(code, code, language="python")
         opening = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
@@ -118,11 +118,11 @@ class ReproductionIndex(Table):
         path = HERE / "full_scale.json"
         self.state.document.settings.env.note_dependency(str(path))
         results = {result["id"]: result for result in json.loads(path.read_text(encoding="utf-8"))}
-        chosen = [found for id, found in all_reproductions().items() if id.startswith(self.arguments[0])]
+        chosen = [declared for id, declared in all_reproductions().items() if id.startswith(self.arguments[0])]
         return [self.table(self.cells(declared, results.get(declared.id)) for declared in chosen)]
 
     def cells(self, declared, result):
-        """Return what stands in the four columns."""
+        """Return the content of the four columns."""
         lines = [f".. _reproduction-{declared.id}:", f"``{declared.id}``", _escaped(declared.statement)]
         first = self.parsed(*lines, f"*{_escaped(declared.source)}*")
         if result is None:

@@ -36,12 +36,12 @@ def named(text):
 
 def suffixes(objects):
     """Return every ending of a documented name, with the names that end so."""
-    found = {}
+    names = {}
     for full, entry in objects.items():
         parts = full.split(".") if entry.objtype in OBJECTS else []
         for start in range(len(parts)):
-            found.setdefault(".".join(parts[start:]), []).append((full, entry))
-    return found
+            names.setdefault(".".join(parts[start:]), []).append((full, entry))
+    return names
 
 
 def meaning(env, name):
@@ -51,9 +51,9 @@ def meaning(env, name):
     meant = env.name_suffixes.get(name, [])
     if "." not in name:
         meant = [(full, entry) for full, entry in meant if entry.objtype in ALONE]
-    elif not meant and name.partition(".")[0] in VARIABLES.values():  # a field without a text of its own
+    elif not meant and name.partition(".")[0] in VARIABLES.values():  # a field without its own entry
         return meaning(env, name.partition(".")[0])
-    first = [(full, entry) for full, entry in meant if full == f"initscope.{name}"]  # the front door's own
+    first = [(full, entry) for full, entry in meant if full == f"initscope.{name}"]  # the top-level name
     canonical = first or [(full, entry) for full, entry in meant if not entry.aliased] or meant
     return canonical[0] if len(canonical) == 1 else None
 
@@ -64,9 +64,9 @@ def link(app, doctree, docname):
         return
     for literal in list(doctree.findall(nodes.literal)):
         name = named(literal.astext())
-        found = None if name is None or isinstance(literal.parent, nodes.reference) else meaning(app.env, name)
-        if found is not None:
-            full, entry = found
+        match = None if name is None or isinstance(literal.parent, nodes.reference) else meaning(app.env, name)
+        if match is not None:
+            full, entry = match
             inside = literal.deepcopy()
             literal.replace_self(make_refnode(app.builder, docname, entry.docname, entry.node_id, inside, full))
 
@@ -76,22 +76,22 @@ def look_up(app, env, node, inside):
     if node.get("refdomain") != "py":
         return None
     name, here = node["reftarget"].removesuffix("()"), node.get("refdoc", env.docname)
-    place = env.domains["std"].anonlabels.get(f"reproduction-{reproductions().get(name)}")
-    if place is not None:
-        return make_refnode(app.builder, here, *place, inside, name)
-    found = meaning(env, name)
-    if found is None:
+    label = env.domains["std"].anonlabels.get(f"reproduction-{reproductions().get(name)}")
+    if label is not None:
+        return make_refnode(app.builder, here, *label, inside, name)
+    match = meaning(env, name)
+    if match is None:
         return None
-    full, entry = found
+    full, entry = match
     return make_refnode(app.builder, here, entry.docname, entry.node_id, inside, full)
 
 
 def reproductions():
     """Return the first reproduction of each function that runs some, by the function's name."""
-    found = {}
+    ids = {}
     for id, declared in all_reproductions().items():
-        found.setdefault(f"{declared.produce.__module__}.{declared.produce.__name__}", id)
-    return found
+        ids.setdefault(f"{declared.produce.__module__}.{declared.produce.__name__}", id)
+    return ids
 
 
 def forget(app, env):

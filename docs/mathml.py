@@ -14,7 +14,7 @@ def visit_inline(translator, node):
 
 
 def visit_display(translator, node):
-    """A formula on its own; a label is kept as a place to link to."""
+    """Write a display formula; its label becomes the target of links."""
     label = f' id="{html.escape(node["ids"][0])}"' if node.get("ids") else ""
     translator.body.append(f'<div class="formula"{label}>{convert(node.astext().strip(), display="block")}</div>\n')
     raise nodes.SkipNode

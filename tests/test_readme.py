@@ -165,4 +165,4 @@ def test_numbers_and_picture_come_from_the_gallery():
     assert f"shrink from {first}° to {measured}° on average" in " ".join(README.split())
     assert f"{predicted}° predicted" in README
     assert "docs/_static/demo.svg" in README
-    assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["picture"]
+    assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["checksum"]

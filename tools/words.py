@@ -1,4 +1,4 @@
-"""Find house vocabulary and British spellings in texts and names; ``./run lint`` runs it.
+"""Find words to avoid and British spellings in texts and names; ``./run lint`` runs it.
 
 ``words.toml`` holds the terms, the files that are not rewritten yet, and the exceptions with their reasons.
 ``python tools/words.py --sentences`` lists long sentences; their length is a report and never fails the check.

@@ -26,8 +26,8 @@ MARKS = re.compile(r"(?<=<!-- gallery -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 def gather(folder: Path) -> list[dict]:
     """Return what the documentation shows of each reproduction, sorted by name."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    return [{name: shown[name] for name in KEPT} for shown in found if isinstance(shown, dict)]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return [{name: shown[name] for name in KEPT} for shown in results if isinstance(shown, dict)]
 
 
 def rejudged(result: dict) -> dict:
@@ -80,9 +80,9 @@ def main(folder: Path | None = None) -> None:
         results = [rejudged(result) for result in json.loads(stored.read_text(encoding="utf-8"))]
     else:
         results = gather(folder)
-        picture = (folder / "photographs.svg").read_bytes()
-        next(result for result in results if result["id"] == "photographs")["picture"] = zlib.crc32(picture)
-        (DOCS / "_static" / "demo.svg").write_bytes(picture)
+        svg = (folder / "photographs.svg").read_bytes()
+        next(result for result in results if result["id"] == "photographs")["checksum"] = zlib.crc32(svg)
+        (DOCS / "_static" / "demo.svg").write_bytes(svg)
     stored.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     statuses = {result["id"]: {"status": result["status"], "why": result["why"]} for result in results}
     package = DOCS.parent / "src" / "initscope" / "reproductions"

@@ -31,24 +31,24 @@ def known() -> CollisionCurve:
 
 
 def collisions(n: int) -> None:
-    found: tuple[CollisionPoint, ...] = ()
+    points: tuple[CollisionPoint, ...] = ()
     for alpha in ALPHAS[n]:
-        found += collision_search.run([n], [alpha], draws=DRAWS[n], seconds=SECONDS).points
-        print(found[-1], file=sys.stderr, flush=True)
+        points += collision_search.run([n], [alpha], draws=DRAWS[n], seconds=SECONDS).points
+        print(points[-1], file=sys.stderr, flush=True)
         others = tuple(point for point in known().points if point.n != n)
-        curve = CollisionCurve(SECONDS, tuple(sorted((*others, *found), key=lambda point: (point.n, point.alpha))))
+        curve = CollisionCurve(SECONDS, tuple(sorted((*others, *points), key=lambda point: (point.n, point.alpha))))
         write_text(NUMBERS, json.dumps(curve.to_dict(), indent=1) + "\n")
 
 
 def figures() -> None:
     matplotlib.rcParams.update({"svg.hashsalt": "initscope", "svg.fonttype": "none"})  # the same file every time
-    pictures = {
+    results = {
         "thresholds": thresholds(),
         "order_parameter": order_parameter(6.0),
         "stability": stability_curve.run(draws=50),
         "collisions": known(),
     }
-    for name, result in pictures.items():
+    for name, result in results.items():
         with atomic_path(HERE / f"injectivity_{name}.svg") as path:
             result.plot().figure.savefig(path, format="svg", metadata={"Date": None})
 

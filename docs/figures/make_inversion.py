@@ -1,6 +1,6 @@
 """Make the figures of docs/inversion.rst.
 
-Without arguments: rates, growth and the sparse transition (a minute). ``pictures vgg trained`` (or ``random``, or
+Without arguments: rates, growth and the sparse transition (a minute). ``photographs vgg trained`` (or ``random``, or
 ``resnet`` for ``vgg``) inverts four photographs from several layers, a few minutes each, with the data and weights in
 the folders of INITSCOPE_DATA; ``discriminate fashion-mnist`` (or ``cifar10``, ``digits``) cuts measurements.
 """
@@ -94,7 +94,7 @@ ITERATIONS = {"relu13": 150}
 """At most; 100 for the other layers."""
 
 
-def pictures(which, kind, layers=None, photographs=PHOTOGRAPHS):
+def invert_photographs(which, kind, layers=None, photographs=PHOTOGRAPHS):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     sample = np.load(find("imagenet_sample_128.npz"))["images"]
@@ -104,19 +104,19 @@ def pictures(which, kind, layers=None, photographs=PHOTOGRAPHS):
     trained = kind == "trained"
     model = vgg(trained) if which == "vgg" else resnet(trained, torch.from_numpy((all_images - center) / spread))
     options = {"mean": MEAN, "std": STD, "smoothness": 0.001, "progress": say_aside}
-    found = [
+    inversions = [
         invert_layers(model, images, [layer], iterations=ITERATIONS.get(layer, 100), **options)
         for layer in layers or LAYERS[which]
     ]
-    return replace(found[0], rows=tuple(row for one in found for row in one.rows))
+    return replace(inversions[0], rows=tuple(row for part in inversions for row in part.rows))
 
 
-def show_pictures(found, which, kind):
-    for line in found.summary():
+def show_inversions(inversion, which, kind):
+    for line in inversion.summary():
         print(which, kind, line)
-    for note in found.notes():
+    for note in inversion.notes():
         print(which, kind, note)
-    save_sheet(found.sheet(), f"inversion_{which}_{kind}.jpg")
+    save_sheet(inversion.sheet(), f"inversion_{which}_{kind}.jpg")
 
 
 def save_sheet(sheet, name):
@@ -144,23 +144,23 @@ def cut(name):
     few = name == "digits"
     images = data.load(name, **({} if few else {"limit": 12_000}))
     options = {"test_share": 0.3, "epochs": 30} if few else {"test_share": 1 / 6, "epochs": 8}
-    found = discriminate(images.images, images.labels, reconstruct=12, name=name, progress=say_aside, **options)
+    result = discriminate(images.images, images.labels, reconstruct=12, name=name, progress=say_aside, **options)
     print(
-        f"{found.name}: all pixels {found.full:.3f} ± {found.full_se:.3f}, CNN {found.full_cnn:.3f} ± "
-        f"{found.full_cnn_se:.3f}; mean image {found.mean_image_psnr:.1f} dB; {found.train} + {found.test}"
+        f"{result.name}: all pixels {result.full:.3f} ± {result.full_se:.3f}, CNN {result.full_cnn:.3f} ± "
+        f"{result.full_cnn_se:.3f}; mean image {result.mean_image_psnr:.1f} dB; {result.train} + {result.test}"
     )
-    for row in found.rows:
+    for row in result.rows:
         print(
             f"{row.measurement} 1:{row.ratio:g} ({row.outputs})  {row.features:.3f} ± {row.features_se:.3f}  "
             f"{row.cnn:.3f} ± {row.cnn_se:.3f}  {row.psnr:.1f} ± {row.psnr_se:.1f}  {row.ssim:.2f}  {row.solver}"
         )
-    save(found.plot(), f"inversion_{name}.png")
+    save(result.plot(), f"inversion_{name}.png")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["pictures", which, kind]:
-            show_pictures(pictures(which, kind), which, kind)
+        case ["photographs", which, kind]:
+            show_inversions(invert_photographs(which, kind), which, kind)
         case ["discriminate", name]:
             cut(name)
         case _:

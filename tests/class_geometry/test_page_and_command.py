@@ -55,7 +55,7 @@ def test_pairs_that_changed_are_shown_once(found):
     assert list(pairs) == ["Grew most", "Shrank most"]
     assert all(pair["after"] > pair["before"] for pair in pairs["Grew most"])
     assert all(pair["after"] < pair["before"] for pair in pairs["Shrank most"])
-    pictures = [frozenset([pair["picture"].x, pair["picture"].y]) for part in pairs.values() for pair in part]
+    pictures = [frozenset([pair["images"].x, pair["images"].y]) for part in pairs.values() for pair in part]
     assert len(pictures) == len(set(pictures)) > 3
 
 

@@ -220,7 +220,7 @@ def test_a_model_built_in_inference_mode_runs_and_says_why_it_has_no_gradients()
 
 def test_weights_that_are_too_large_to_be_copied_are_told_of(monkeypatch):
     monkeypatch.setattr("initscope.graph.borrowing._COPIED", 0)
-    with pytest.raises(InputError, match=r"writes its own weights \(first.weight\)"):
+    with pytest.raises(InputError, match=r"changes its own weights \(first.weight\)"):
         observe(MODELS["clamped weights"](), torch.randn(8, 6), pairs=4)
     observe(MODELS["running mean"](), torch.randn(8, 6), pairs=4)
 

@@ -1,4 +1,4 @@
-"""Widths that are not offered because units hang together with others that keep their number."""
+"""Widths that are not offered because units are tied to others whose number is fixed."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def encoder():
 
 @pytest.mark.parametrize(("build", "named"), [(encoder, "TransformerEncoder"), (Loop, "LSTM")])
 def test_modules_with_a_width_of_their_own_are_named(build, named):
-    with pytest.raises(InputError, match=f"the units of nn.{named} hang together"):
+    with pytest.raises(InputError, match=f"the units of nn.{named} are tied to others"):
         scale_widths(build(), 2.0, torch.zeros(2, 5, 6), torch.Generator().manual_seed(0))
 
 

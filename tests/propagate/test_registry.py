@@ -55,7 +55,7 @@ def test_a_rule_that_does_not_declare_what_it_reads_is_left_to_sampling(own_rule
 
 
 def test_what_may_be_read_is_a_short_list():
-    with pytest.raises(InputError, match="must be some of means, positions, distribution"):
+    with pytest.raises(InputError, match="must be chosen from means, positions, distribution"):
         initscope.rule(Blur, reads=("everything",))
 
 

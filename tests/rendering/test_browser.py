@@ -312,7 +312,7 @@ def test_letters_of_pictures_can_be_read(tab, comparison_and_images, width, tmp_
     write_page(tmp_path / "report.html", comparison, images=images)
     page = tab(tmp_path / "report.html", width, WIDTHS[width])
     heights = page.run(
-        "[...document.querySelectorAll('.pair-pictures svg text')].map((t) => t.getBoundingClientRect().height)"
+        "[...document.querySelectorAll('.pair-figures svg text')].map((t) => t.getBoundingClientRect().height)"
     )
     assert heights
     assert min(heights) > 9

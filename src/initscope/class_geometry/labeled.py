@@ -67,9 +67,7 @@ def labeled(images: Any, labels: Any, *, name: str = "images", least: int = 1, u
     known = values != UNLABELED if unlabeled and values.dtype.kind in "iuf" else np.ones(len(values), dtype=bool)
     present, classes, counts = np.unique(values[known], return_inverse=True, return_counts=True)
     if len(present) < 2:
-        raise InputError(
-            f"the labels of the {name} name {len(present)} class; give samples of at least two classes to compare"
-        )
+        raise InputError(f"the labels of the {name} contain {len(present)} class; give samples of at least two classes")
     if counts.min() < least:
         rare = present[np.argmin(counts)]
         raise InputError(

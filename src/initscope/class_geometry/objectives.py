@@ -90,7 +90,7 @@ class Objective:
             linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
             if not linear:
                 raise InputError(
-                    f"objective = {self.name!r} reads what enters the last Linear layer, and the model has none"
+                    f"objective = {self.name!r} needs the inputs of the last Linear layer, but the model has none"
                 )
             self.last = linear[-1]
 

@@ -64,7 +64,7 @@ def render(separations: Separations, *, title: str = "Distances within and betwe
         body="separation.html",
         title=title,
         headline=headline(separations),
-        groups=[{"title": title, "pictures": _drawn(figures)} for title, figures in _groups(separations)],
+        groups=[{"title": title, "figures": _drawn(figures)} for title, figures in _groups(separations)],
         several=len(separations.networks) > 1,
         boundary="inter_boundary" in first_network.ratios,
         tables={name: (note, shown_rows(rows)) for name, (note, rows) in tables.items() if rows},
@@ -285,4 +285,4 @@ def _pair(separations: Separations, anchor: int, before: float, after: float) ->
     x, y = (separations.data.images[int(point)][None].numpy() for point in points)
     classes = " / ".join(separations.data.names[separations.data.classes[point]] for point in points)
     thumbnail = next(iter(thumbnails(x, y, angles=np.array([[before], [after]]), count=1)), None)
-    return {"picture": thumbnail, "classes": classes, "before": before, "after": after}
+    return {"images": thumbnail, "classes": classes, "before": before, "after": after}

@@ -207,7 +207,9 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
 
     if source.data is None or source.limit is not None:
         what = "no --data" if source.data is None else "--limit"
-        raise InputError(f"{what} with --rows or --dask: data are read in blocks from a file or a folder, all of it")
+        raise InputError(
+            f"{what} cannot be combined with --rows or --dask, which read a whole file or folder; give only --data"
+        )
     if source.data.partition(":")[0] in LOADERS:
         raise InputError(
             f"--data {source.data} fits into memory and is not read in blocks; leave --rows and --dask out"

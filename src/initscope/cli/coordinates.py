@@ -142,7 +142,7 @@ def _texts(check: CoordinateCheck | DepthCheck) -> list[dict[str, str]]:
 
 def _whole(sizes: Sequence[float], option: str) -> list[int]:
     if any(size != int(size) for size in sizes):
-        raise InputError(f"{option}: of a factory give whole numbers, not {', '.join(f'{size:g}' for size in sizes)}")
+        raise InputError(f"{option}: for a factory give whole numbers, not {', '.join(f'{size:g}' for size in sizes)}")
     return [int(size) for size in sizes]
 
 

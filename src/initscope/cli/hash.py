@@ -63,7 +63,7 @@ def fit(
     for name, value in asked.items():
         if name not in known:
             raise InputError(
-                f"--{name} {value}: --method {method} has no {name}; leave it out, or see --help for whose"
+                f"--{name} {value}: --method {method} has no {name}; leave it out; --help shows which methods have it"
             )
     parameters = {name: value for name, value in {"center": True, "random_state": seed}.items() if name in known}
     data = load_vectors(source or VectorSource())

@@ -103,7 +103,7 @@ def inspect(
     output.check()
     selected(options.select or None, options.ignore or None)
     if output.apply is not None and not options.alternatives:
-        raise InputError("--apply writes the best alternative, and --no-alternatives tries none; drop one")
+        raise InputError("--apply writes the best alternative, but --no-alternatives tries none; leave one of them out")
     data = load_data(source)
     arguments = inspect_arguments(options, source, data)
     inputs, trained = (training or TrainingOptions()).apply(data)

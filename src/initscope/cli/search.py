@@ -199,7 +199,7 @@ def remove(index: Path, *ids: Whole) -> None:
         raise InputError("no id is given; name those to remove: initscope search remove FILE 3 17")
     with HammingIndex.edit(index) as result:
         gone = result.remove(list(ids))
-    say(f"{index}: {result}; {gone} of {len(ids)} ids were there and are removed")
+    say(f"{index}: {result}; removed {gone} of {len(ids)} ids")
 
 
 @app.command(help_epilogue=examples("search radius"))

@@ -203,7 +203,7 @@ def _check_ours(path: Path) -> None:
     if not (path / _LOCK).exists():
         foreign += [name for name in (_NEW, _TASKS, _OLD) if (path / name).exists()]
     if foreign:
-        raise InputError(f"{path} holds {foreign[0]}, which is not of a sweep; give a folder of its own with --out")
+        raise InputError(f"{path} holds {foreign[0]}, which does not belong to a sweep; give a new folder with --out")
 
 
 def _small_file(table: Any) -> Any:

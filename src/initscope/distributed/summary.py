@@ -49,7 +49,7 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> None:
         "page.html",
         body="sweep.html",
         title=f"Sweep: {counted(len({row['run'] for row in done}), 'run')} done, {len(failed) or 'none'} failed",
-        pictures=figures,
+        figures=figures,
         run=_varied(rows) | {"versions": ", ".join(f"{name} {number}" for name, number in versions().items())},
         failed=failed[:50],
         more=max(0, len(failed) - 50),

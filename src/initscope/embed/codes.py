@@ -48,7 +48,7 @@ def check_codes(name: str, codes: Any, bits: int | None = None) -> np.ndarray:
     if bits is not None:
         expected = code_bytes(bits)
         if array.shape[1] != expected:
-            raise InputError(f"{name} has {array.shape[1]} bytes a code; {bits} bits take {expected}")
+            raise InputError(f"{name} has {array.shape[1]} bytes per code; {bits} bits need {expected}")
         if bits % 8 and (array[:, -1] >> (bits % 8)).any():
             raise InputError(f"{name} has bits set beyond the {bits} of a code; the padding must be zero")
     return np.ascontiguousarray(array)
@@ -80,7 +80,10 @@ def hamming_blocks(queries: np.ndarray, codes: np.ndarray) -> Iterator[tuple[sli
     """Yield ``(rows, distances [rows, N])`` block by block; the whole matrix is never in memory."""
     queries, codes = check_codes("queries", queries), check_codes("codes", codes)
     if queries.shape[1] != codes.shape[1]:
-        raise InputError(f"queries have {queries.shape[1]} bytes a code, the others {codes.shape[1]}")
+        raise InputError(
+            f"queries have {queries.shape[1]} bytes per code, the stored codes {codes.shape[1]}; "
+            "encode both with the same hash"
+        )
     left, right = words(queries), words(codes)
     rows = max(_BLOCK_ELEMENTS // max(len(right), 1), 1)
     counts = np.int16 if 64 * right.shape[1] <= np.iinfo(np.int16).max else np.int32

@@ -326,7 +326,7 @@ class HammingIndex:
         if len(sizes) == 0 or sizes.min() < 0 or sizes.max() > len(ids) or sizes.sum() != len(ids):
             raise ValueError(f"sizes of lists that do not add up to {len(ids)}")
         if not np.array_equal(np.sort(list_ids), np.sort(ids)):
-            raise ValueError("list_ids are not the ids")
+            raise ValueError("list_ids and ids differ")
         self._index = self._inverted(centroids)
         ends = np.cumsum(sizes)
         for number, (start, stop) in enumerate(zip(ends - sizes, ends)):

@@ -139,7 +139,8 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         mean, deviation = self._posterior(X)
         if not hasattr(self, "classes_"):
             raise InputError(
-                "probabilities are of classes; this was fitted to numbers, use predict(X, return_std=True)"
+                "predict_proba needs a model that was fitted to classes; this one was fitted to numbers: "
+                "use predict(X, return_std=True)"
             )
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         deviation = np.maximum(deviation, 1e-12)[:, None, None]
@@ -172,7 +173,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _targets(self, y: npt.NDArray[Any]) -> Floats:
         """Columns to solve for; of classes the indicators, all less their means."""
         if len(y) != len(self.K_):
-            raise InputError(f"X has {len(self.K_)} samples and y {len(y)}; give one target a sample")
+            raise InputError(f"X has {len(self.K_)} samples and y {len(y)}; give one target per sample")
         if type_of_target(y).startswith("continuous"):
             if self.method == "svm":
                 raise InputError("method='svm' takes classes, and y holds numbers; use method='gp'")

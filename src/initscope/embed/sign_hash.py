@@ -121,8 +121,8 @@ class SignHash(Hasher):
         if self.kernel_size is not None:
             if self.orthogonal or self.directions == "data":
                 raise InputError(
-                    f"kernel_size = {self.kernel_size} excludes orthogonal rows and the data's directions: filters at "
-                    "different positions have nothing to be orthogonal to and see different data; choose one"
+                    f"kernel_size = {self.kernel_size} cannot be combined with orthogonal=True or directions='data', "
+                    "because filters at different positions read different data; choose one"
                 )
             return local_rows(rng, bits, self.kernel_size, image_shape_of(self.image_shape, X.shape[1]))
         if self.directions == "data":

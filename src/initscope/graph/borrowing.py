@@ -242,8 +242,8 @@ class _Loan:
             names = {id(parameter): name for name, parameter in self.model.named_parameters()}
             shown = ", ".join(names.get(id(tensor), "a tensor") for tensor in lost[:3])
             raise InputError(
-                f"the forward of {type(self.model).__name__} writes its own weights ({shown}), of which there are "
-                f"too many to keep a copy; they are changed now. Load the model again and give a copy of it"
+                f"the forward of {type(self.model).__name__} changes its own weights ({shown}), which are too large "
+                f"to be copied and restored; they are changed now. Load the model again, and pass a copy of it"
             )
 
     def inner(self) -> Callable[[], None]:

@@ -258,7 +258,7 @@ def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> I
     names, tensors = inputs.names(model), inputs.tensors()
     unknown = [name for name in wanted if not any(_is_part(known, name) for known in names)]
     if unknown or not wanted:
-        raise InputError(f"batch_args = {batch_args!r}: no tensor is called so; there are {', '.join(names)}")
+        raise InputError(f"batch_args = {batch_args!r}: no input has this name; available inputs: {', '.join(names)}")
     carries = tuple(any(_is_part(known, name) for name in wanted) for known in names)
     lengths = {
         name: len(tensor) if tensor.dim() else 0
@@ -267,7 +267,7 @@ def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> I
     }
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise InputError(
-            f"batch_args = {batch_args!r}: these hold {lengths} samples; give all the same number, at least one"
+            f"batch_args = {batch_args!r}: these inputs hold {lengths} samples; give them the same number, at least one"
         )
     return replace(inputs, carries=carries)
 
@@ -292,6 +292,6 @@ def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
     lengths = {name: len(tensor) for name, tensor in named if tensor.dim()}
     if len(set(lengths.values())) > 1:
         raise InputError(
-            f"the inputs have different lengths {lengths}; give all the same number of samples or pairs, or say which "
-            f"carry them: batch_args={next(iter(lengths))!r}; the others are then given whole to every call"
+            f"the inputs have different lengths {lengths}; give all the same number of samples or pairs, or name "
+            f"those that carry samples: batch_args={next(iter(lengths))!r}; the others are then passed unchanged"
         )

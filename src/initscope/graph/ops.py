@@ -276,7 +276,7 @@ def declare_role(kind: type[nn.Module], role: Role) -> None:
         Their role.
     """
     if role not in get_args(Role):
-        raise InputError(f"role = {role!r} is unknown; one of {', '.join(get_args(Role))}")
+        raise InputError(f"role = {role!r} is unknown; choose one of {', '.join(get_args(Role))}")
     _DECLARED[kind] = role
     _BY_CLASS.clear()
 

@@ -149,7 +149,9 @@ def symbolic_trace(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn
     with RandomCalls() as drawn:
         graph = _Tracer(inputs, is_leaf).trace(root)
     if drawn.names:
-        raise fx.proxy.TraceError(f"forward draws numbers ({', '.join(sorted(drawn.names))}), which a trace would keep")
+        raise fx.proxy.TraceError(
+            f"forward draws random numbers ({', '.join(sorted(drawn.names))}), which a trace would record as constants"
+        )
     modules = dict(root.named_modules())
     follow_writes(graph, modules)
     names = None if inputs is None else inputs.names(root)

@@ -49,7 +49,10 @@ def deep_sectors(layers: Sequence[Any]) -> list[Sector]:
     if not weights or weights[0].ndim != 2 or weights[0].shape[1] != 2:
         raise InputError("layers must be matrices, the first with two columns: the network must have two inputs")
     if any(a.ndim != 2 or a.shape[1] != b.shape[0] for b, a in pairwise(weights)):
-        raise InputError(f"layers of shapes {[w.shape for w in weights]} do not fit: outputs must be the next inputs")
+        raise InputError(
+            f"layers of shapes {[w.shape for w in weights]} do not fit: "
+            "the number of inputs of each layer must be the number of outputs of the one before"
+        )
     corners = [np.array(corner, dtype=np.float64) for corner in ((1, 0), (0, 1), (-1, 0), (0, -1))]
     sectors = [Sector(a, b, np.eye(2)) for a, b in zip(corners, corners[1:] + corners[:1])]
     for weight in weights:

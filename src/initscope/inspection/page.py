@@ -249,7 +249,7 @@ def _differing(report: Report) -> list[Deviation]:
 
 
 def _deviating(report: Report, pictures: Pictures) -> str:
-    pairs = [vars(pair) | {"picture": pictures.of_pair.get(pair.index)} for pair in _differing(report)]
+    pairs = [vars(pair) | {"images": pictures.of_pair.get(pair.index)} for pair in _differing(report)]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 

@@ -71,12 +71,12 @@ def initializer_variants(model: nn.Module, rows: Sequence[Row] = ()) -> list[Var
     ]
     orthogonal = f"base={_PREFIX}Orthogonal(gain=2**0.5), "
     for name, base, argument, strength in (
-        ("zero-sum", None, "", 1.0),
-        ("zero-sum", None, "", 0.5),
+        ("zero-sum", He(), "", 1.0),
+        ("zero-sum", He(), "", 0.5),
         ("orthogonal zero-sum", Orthogonal(gain=_ROOT), orthogonal, 0.25),
         ("orthogonal zero-sum", Orthogonal(gain=_ROOT), orthogonal, 0.15),
     ):
-        zero_sum = ZeroSum(strength=strength, compensate=True, **({"base": base} if base else {}))
+        zero_sum = ZeroSum(base=base, strength=strength, compensate=True)
         call = f"zero_sum_(model, {argument}strength={strength:g}, compensate=True)"
         offered.append((rectified, f"{name}, strength {strength:g}", zero_sum, call))
     call = f"looks_linear_(model{f', slope={slope:g}' if slope else ''})"

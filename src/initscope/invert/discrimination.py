@@ -206,7 +206,7 @@ def _checked(images: Any, labels: Any) -> tuple[Tensor, NDArray[np.int64]]:
         raise InputError(f"labels of shape {classes.shape} must be one whole number for each of {len(pixels)} images")
     if len(pixels) < 20 or len(np.unique(classes)) < 2:
         raise InputError(
-            f"{len(pixels)} images of {len(np.unique(classes))} classes: at least 20 of two classes are needed"
+            f"{len(pixels)} images of {len(np.unique(classes))} classes: give at least 20 images of two classes"
         )
     return torch.from_numpy(pixels[:, None]), np.unique(classes, return_inverse=True)[1].astype(np.int64)
 

@@ -156,7 +156,7 @@ class Inversions(Result):
             body="inversions.html",
             title=self.title or "Photographs reconstructed from the outputs of layers",
             headline=f"Mean over {counted(len(self.images), 'image')}: {best['layer']} {best['psnr']:.1f} dB{less}.",
-            pictures=lines,
+            images=lines,
             means=shown_rows(self.summary()),
             notes=self.notes(),
             every=shown_rows(every),
@@ -182,7 +182,7 @@ def _shown(image: Floats, name: str, caption: str, index: int) -> dict[str, str]
     Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0]).save(stream, "PNG", optimize=True)
     data = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
     says = f"image {index + 1}: {f'from {name}' if caption else name}"
-    return {"name": name, "told": caption, "says": says, "data": data}
+    return {"name": name, "caption": caption, "says": says, "data": data}
 
 
 def psnr(image: Floats, reconstruction: Floats) -> float:

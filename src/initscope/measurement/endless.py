@@ -21,6 +21,7 @@ def with_an_end(batches: Iterable[Any]) -> Iterator[Any]:
     for number, batch in enumerate(batches):
         if number == MOST_BATCHES and not known:
             raise InputError(
-                f"the data have given {number} batches and no end; cut them with itertools.islice, or give larger ones"
+                f"the data have given {number} batches without an end; "
+                "limit them with itertools.islice, or use larger batches"
             )
         yield batch

@@ -244,7 +244,9 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
         g = random_directions(members.ambient, draws, seed)
         widths = _float64(members.support(g)) + _float64(members.support(-g))
         if not np.isfinite(widths).all():
-            raise InputError("the support function is not finite: an unbounded set has no mean width; cut it by a ball")
+            raise InputError(
+                "the support function is not finite: an unbounded set has no mean width; intersect it with a ball"
+            )
         scale = gaussian_norm_mean(members.ambient)
         value, error, method = scale * float(widths.mean()), scale * _mean_error(widths), "sampled"
     return _estimate(
@@ -346,7 +348,7 @@ def _numbers(values: Any) -> np.ndarray:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the {type(values).__name__} is neither a matrix of numbers nor a list of arrays; leave out what is text"
+            f"the {type(values).__name__} is neither a matrix of numbers nor a list of arrays; leave out text columns"
         ) from error
 
 
@@ -373,7 +375,7 @@ def _real(batch: Array) -> Array:
     if xp.isdtype(batch.dtype, "complex floating"):
         raise InputError("complex points have no Gaussian mean width here; stack real and imaginary parts")
     if not xp.isdtype(batch.dtype, ("bool", "integral", "real floating")):
-        raise InputError(f"points of type {batch.dtype} are no numbers; convert them, or leave out what is text")
+        raise InputError(f"points of type {batch.dtype} are not numbers; convert them, or leave out text columns")
     return batch if batch.dtype in (xp.float32, xp.float64) else xp.astype(batch, xp.float32)
 
 

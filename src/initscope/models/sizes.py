@@ -50,7 +50,7 @@ def _resize_weights(
         setattr(module, name, _scaled(getattr(module, name), factor) if is_hidden else getattr(module, name))
     if groups > 1:  # multiply the number of groups, of the size they had
         if not (reads_hidden and writes_hidden):
-            raise InputError("a grouped convolution has hidden units on one side alone")
+            raise InputError("hidden units are on only one side of a grouped convolution")
         module.groups = _scaled(groups, factor)
     inputs, outputs = (getattr(module, name) for name in names)
     fan_in_grows = inputs / before if groups == 1 else 1.0
@@ -78,7 +78,7 @@ def _resize_units(module: Any, factor: float) -> None:
     elif isinstance(module, nn.PReLU) and module.num_parameters > 1:
         module.num_parameters = count = _scaled(module.num_parameters, factor)
     elif any(parameter.numel() > 1 for parameter in module.parameters()):
-        raise InputError(f"the units of nn.{type(module).__name__} hang together with others that keep their number")
+        raise InputError(f"the units of nn.{type(module).__name__} are tied to others whose number is fixed")
     else:
         return
     for name, parameter in list(module.named_parameters(recurse=False)):

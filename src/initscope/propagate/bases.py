@@ -127,11 +127,11 @@ class Distribution:
 
     def parents(self) -> tuple[MomentMaps, ...]:
         """The values that gradients reach from units that were drawn."""
-        raise NotCovered("gradients have no rule there")
+        raise NotCovered("this step has no rule for gradients")
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
         """Return gradients at the parents, from those at ``state``, whose units were drawn."""
-        raise NotCovered("gradients have no rule there")
+        raise NotCovered("this step has no rule for gradients")
 
 
 class Origin(ABC):
@@ -183,15 +183,15 @@ class Origin(ABC):
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
         """Return the share of the rows of an embedding table in the units, see `rules.tied.table_shares`."""
-        raise NotCovered("its weights are read by another step too, in another way")
+        raise NotCovered("another step reads its weights in a different way")
 
     def batch_parent(self) -> MomentMaps | None:
         """Return the value whose covariance over the whole batch `batch_gram` reads; None if it reads nothing."""
-        raise NotCovered("the covariance of the whole batch is not known there")
+        raise NotCovered("the covariance of the whole batch is not known")
 
     def batch_gram(self, before: Tensor) -> Tensor:
         """Covariance of a dense layer's unit over the whole batch, x first: ``[2·pairs, 2·pairs]``."""
-        raise NotCovered("the covariance of the whole batch is not known there")
+        raise NotCovered("the covariance of the whole batch is not known")
 
     def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
         """Return the values directly after weights that ``state``, of this origin, consists of.
@@ -206,7 +206,7 @@ class Origin(ABC):
 
     def parents(self) -> tuple[MomentMaps, ...]:
         """The values that gradients reach from this one."""
-        raise NotCovered("gradients have no rule there")
+        raise NotCovered("this step has no rule for gradients")
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
         """Return gradients at the parents, from those at ``state``."""
@@ -214,4 +214,4 @@ class Origin(ABC):
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
         """Gradients at the only parent."""
-        raise NotCovered("gradients have no rule there")
+        raise NotCovered("this step has no rule for gradients")

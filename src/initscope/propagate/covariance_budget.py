@@ -21,6 +21,6 @@ class CovarianceBudget:
         if entries > self._left:
             raise NotCovered(
                 f"{what} would take {entries / self.share:.1e} map entries (left of the limit: "
-                f"{self._left / self.share:.1e}); fewer pairs or smaller images would do without whole networks"
+                f"{self._left / self.share:.1e}); use fewer pairs or smaller images to avoid sampling whole networks"
             )
         self._left -= entries

@@ -177,7 +177,7 @@ def gram(state: MomentMaps, known: Grams) -> Tensor:
         if 8 * entries > _MEMORY:
             raise NotCovered(
                 f"the covariances of {math.prod(current.positions)} positions would take {8 * entries / 1e9:.1f} GB "
-                f"(bound: {_MEMORY / 1e9:.1f} GB); fewer pairs or shorter sequences would do without whole networks"
+                f"(bound: {_MEMORY / 1e9:.1f} GB); fewer pairs or shorter sequences avoid sampling whole networks"
             )
         needed[current.order] = current
         stack += [unscaled(before)[0] for before, offset in current.origin.sources(EVERY) if offset is EVERY]

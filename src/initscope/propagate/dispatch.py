@@ -146,7 +146,7 @@ class Dispatcher:
         )
         try:
             if op.node.row and moves is not None and (moved_before or moves(op.node)):
-                raise NotCovered("samples do not lie on its first axis")  # rules read the first axis as samples
+                raise NotCovered("its first axis is not the sample axis")  # rules read the first axis as samples
             return self._by_rule(op, args, kwargs, inputs, context)
         except NotCovered:
             if not moved_before:
@@ -164,7 +164,7 @@ class Dispatcher:
         if op.module is not None:
             return self._of_module(op.module, args, kwargs, inputs, context)
         if op.target is overwritten:
-            raise NotCovered("another view of it was written into")
+            raise NotCovered("another view of the same tensor was modified in place")
         if not any(map(_RANDOM, inputs)):
             return op.run(args, kwargs)
         if is_named_tuple(op.target):

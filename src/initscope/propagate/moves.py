@@ -62,7 +62,7 @@ def _moved(state: MomentMaps, moved: Tensor, batch: int) -> MomentMaps:
     if source.dim() == 1 and len(state.shape) > 1:
         return _flattened(state, position, block)
     if state.mixed:
-        raise NotCovered("the units it moves have lost their order")
+        raise NotCovered("the order of the units that it moves is not known")
     for axis in _channel_axes(source, position, state.channels):
         where, channels = position.select(axis, 0), block.movedim(axis, 0).reshape(source.shape[axis], -1)
         whole = _along(channel, axis) is not None

@@ -104,5 +104,5 @@ def of_rows(source: Tensor, shape: Shape, width: int) -> Tensor:
             return numbers(after).as_strided((*sizes[:-1], width), (*wide, 1), start // channels * width)
     row = source[..., 0] // channels
     if not torch.equal(row[..., None] * channels + torch.arange(channels), source):
-        raise NotCovered("it mixes positions, with the same weights for every channel")
+        raise NotCovered("it mixes positions with weights that all channels share")
     return row[..., None] * width + torch.arange(width)

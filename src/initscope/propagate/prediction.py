@@ -359,7 +359,7 @@ def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart
         for replicate in values:
             totals.append(replicate.totals())
             if len(totals[-1].xx) != pairs:
-                raise NotCovered("its first axis is not that of the samples")
+                raise NotCovered("its first axis is not the sample axis")
     except NotCovered as reason:
         unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
         row = Row(node.name, node.kind, "not covered", (), str(reason), *context)

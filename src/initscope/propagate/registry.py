@@ -113,7 +113,7 @@ def rule(
     (3, 1)
     """
     if not callable(reads) and not set(reads) <= set(_EVERYTHING):
-        raise InputError(f"reads = {reads!r} must be some of {', '.join(_EVERYTHING)}")
+        raise InputError(f"reads = {reads!r} must be chosen from {', '.join(_EVERYTHING)}")
 
     def register(function: AnyFunction) -> AnyFunction:
         _RULE_OF_CLASS.clear()

@@ -147,7 +147,7 @@ def comparison_context(
         and bool((predicted.cosine_sd[1:] > 0).any()),
         "drawn": measured is not None and measured.draws > 0,
         "has_error": measured is not None and bool(np.isfinite(measured.mean_cosine_se).any()),
-        "pairs_picture": inline_svg(pairs_figure(comparison, new_axes(4.2, 3.5)), "pairs"),
+        "pairs_figure": inline_svg(pairs_figure(comparison, new_axes(4.2, 3.5)), "pairs"),
         "thumbnails": [] if images is None else thumbnails(*images, angles=side.angle),
         "run": run,
     }

@@ -75,7 +75,7 @@ def run(
     x, y = np.asarray(x), np.asarray(y)
     channels = x.shape[1]
     if channels < 2:
-        raise InputError("images with a single channel have no color to remove; pass images with two or more channels")
+        raise InputError("images must have two or more channels; images with a single channel have no color to remove")
     rows = []
     for strength in strengths:
         if not 0 <= strength <= 1:

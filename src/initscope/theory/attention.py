@@ -316,7 +316,7 @@ def growth_exponent(sizes: Any, values: Any) -> Any:
     x = np.log(np.asarray(sizes, dtype=np.float64))
     values = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or len(x) < 2 or values.shape[-1] != len(x) or not np.ptp(x):
-        raise InputError(f"sizes of shape {x.shape} must be at least two different ones, with a value for each")
+        raise InputError(f"sizes has shape {x.shape}; give at least two different sizes, and one value for each")
     y = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
     centered = x - x.mean()
     slope = np.round((y * centered).sum(axis=-1) / (centered**2).sum(), 12)

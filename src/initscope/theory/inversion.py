@@ -71,7 +71,9 @@ def preactivation_variance(second_moment: float, source: Source = "relu") -> flo
     from scipy.optimize import brentq
 
     sigma = activation(source)
-    wanted = check_between("second_moment", float(second_moment), 0.0, math.inf, hint="outputs of zeros tell nothing")
+    wanted = check_between(
+        "second_moment", float(second_moment), 0.0, math.inf, hint="outputs of zeros carry no information"
+    )
 
     def excess(log_variance: float) -> float:
         return float(sigma.second_moment(math.exp(log_variance))) - wanted
@@ -109,7 +111,7 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
         )
     variance = float(xp.mean(weight * weight)) if sd is None else check_between("sd", sd, 0.0, math.inf) ** 2
     if variance == 0:
-        raise InputError("the weights are all zero: their outputs tell nothing of the input")
+        raise InputError("the weights are all zero: their outputs do not depend on the input")
     summed = xp.matmul(outputs, weight) / (weight.shape[0] * variance)
     if sigma.homogeneous:
         return summed / _usable_slope(1.0, sigma)

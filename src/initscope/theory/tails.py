@@ -84,7 +84,7 @@ def _of_sample(
     """t ↦ mean of ψ(|x|/t), and the scale of the values."""
     sizes = np.abs(np.asarray(sample, dtype=np.float64)).ravel()
     if sizes.size == 0 or not np.isfinite(sizes).all():
-        raise InputError(f"a sample of {sizes.size} numbers must hold some, all finite")
+        raise InputError(f"sample holds {sizes.size} numbers; give at least one, and only finite ones")
 
     def mean(t: float) -> float:
         with np.errstate(over="ignore"):

@@ -89,7 +89,7 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     walk = Walk(traced, checked_inputs(simulation), context, simulation, keep=tangents)
     value, sampled = _output(networks, walk, sizes)
     if not isinstance(value, Value):
-        raise InputError("this model has no kernel: what it returns is not one value per unit")
+        raise InputError("this model has no kernel: its output is not one value per unit")
     try:
         return torch.stack([_per_unit(item, budget, tangents=tangents) for item in value.replicates])[:, :pairs]
     except NotCovered as error:

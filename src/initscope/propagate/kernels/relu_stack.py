@@ -140,7 +140,7 @@ class _StackReader:
 
     def _sums(self, module: nn.Linear | nn.Conv2d) -> Sums | None:
         if self._inputs != (module.in_features if isinstance(module, nn.Linear) else module.in_channels):
-            return None  # the model does not take these images: the rules tell why
+            return None  # the model does not take these images: the rules give the reason
         stated = self._context.weight_distribution(module)
         if stated.strength > 0 or stated.center or self._context.tied.intersection(map(id, module.parameters())):
             return None

@@ -96,7 +96,7 @@ class WeightedSums(OfOne):
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
         """Changes before the layer are averaged, and the layer's own weights and biases add the covariances."""
         if self.drawn_as.strength > 0 or self.drawn_as.center:
-            raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
+            raise NotCovered("tied weights have no tangent kernel here")
         cross = self.cross(offset, values)
         cross[:2] = 0  # of two inputs: what one has by itself is not moved
         return self._averages(offset, tangents) + cross
@@ -161,7 +161,7 @@ class WeightedSums(OfOne):
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
         """Times the variance of a weight, summed over the taps."""
         if self.drawn_as.strength > 0 or self.drawn_as.center:
-            raise NotCovered("gradients of weights that are bound to each other have no rule")
+            raise NotCovered("gradients of tied weights have no rule")
         return self.drawn_as.variance * self._spread(gradients, channels)
 
     def _spread(self, gradients: Tensor, channels: Channels) -> Tensor:

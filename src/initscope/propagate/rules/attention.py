@@ -177,7 +177,7 @@ def _attended(
     block, order = _block_of_values(lines, base), torch.argsort(lines.sample.flatten(), stable=True)
     heads = len(order) // pairs
     if not torch.equal(lines.sample.flatten()[order], torch.arange(pairs).repeat_interleave(heads)):
-        raise NotCovered("its heads are not those of every sample")
+        raise NotCovered("its heads differ between samples")
     inner = base.gram(context)[:, block]
     total, kept = torch.zeros((), dtype=torch.float64), []
     for x, y in draws:

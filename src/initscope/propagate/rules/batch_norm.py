@@ -89,7 +89,7 @@ def batch_covariance(state: MomentMaps) -> Tensor:
     before: MomentMaps | None = state
     while before is not None:
         if before.origin is None:
-            raise NotCovered("the covariance of the whole batch is not known there")
+            raise NotCovered("the covariance of the whole batch is not known")
         origins.append(before.origin)
         before = before.origin.batch_parent()
     gram = torch.empty(0)

@@ -50,7 +50,7 @@ def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> Mom
     """Each group of channels of a sample less its mean, over its standard deviation."""
     groups = module.num_groups
     if state.channels // groups < WIDE_GROUP:
-        raise NotCovered(f"only {state.channels // groups} channels in a group: what it divides by stays random")
+        raise NotCovered(f"only {state.channels // groups} channels are in a group, so its divisor stays random")
     if groups > 1 and (len(state.sizes) not in (1, groups) or len(set(state.sizes)) > 1 or state.mixed):
         raise NotCovered("its groups mix channels of different distributions")
     over = _Axes(blocks=groups == 1, positions=True)
@@ -94,7 +94,7 @@ def variance(context: Context, state: Any, dim: Any = None, *, correction: float
     """The variance over the channels of a position."""
     keepdim = bool(options.get("keepdim", False))
     if not is_maps(state) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
-        raise NotCovered("it is no variance over channels")
+        raise NotCovered("it is not a variance over channels")
     centered = _centered(state, _Axes(blocks=True, positions=False))
     factor = state.channels / (state.channels - correction)
     squares = centered.after(distribution=KnownMeans(factor * centered.kxx, factor * centered.kyy))
@@ -155,7 +155,7 @@ def _normalized_axes(shape: Any, state: MomentMaps) -> _Axes:
 
 def _centered(state: MomentMaps, over: _Axes) -> MomentMaps:
     if state.distribution.random_means:
-        raise NotCovered("after a sampled step the mean over channels may itself be random")
+        raise NotCovered("the mean over channels may be random, because an earlier step is sampled")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
     if not bool(mx.any()) and not bool(my.any()):
         return state

@@ -50,7 +50,7 @@ def windows_of(module: Any, state: MomentMaps) -> tuple[tuple[int, ...], tuple[i
     """Size and stride of the windows that an average pooling has on a state, which is padded already."""
     axes, positions = len(state.positions), state.positions
     if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
-        raise NotCovered("only plain averages over the positions after the channels are covered")
+        raise NotCovered("only plain averages over the axes of positions are covered")
     if hasattr(module, "output_size"):
         wanted = [n if o is None else o for o, n in zip(_per_axis(module.output_size, axes), positions)]
         if any(n % o for n, o in zip(positions, wanted)):
@@ -101,7 +101,7 @@ def averaged(state: MomentMaps, kernel: tuple[int, ...], stride: tuple[int, ...]
         mean = WindowMean(state, stride, _grid(kernel))
         together = max((len(sites.shifts) for _, sites in mean.fields(state, Sites.aligned(size))), default=0)
         if together > _DRAWN_TOGETHER:
-            raise NotCovered(f"{together} units would have to be drawn together")
+            raise NotCovered(f"{together} units would have to be drawn jointly")
         return sampled(state, mean, context, positions=size)
     inside = [tau for tau in itertools.product(*(range(1 - k, k) for k in kernel)) if tau > (0,) * len(kernel)]
     kxx, kyy, d = (box_sums(m.double(), kernel, stride) for m in (state.kxx, state.kyy, state.d))
@@ -126,7 +126,7 @@ def _grid(kernel: tuple[int, ...]) -> tuple[Offset, ...]:
 def largest(module: Any, state: MomentMaps, context: Context) -> MomentMaps:
     """Apply max pooling: windows of Gaussian units are drawn jointly, and their maximum is passed on."""
     if state.axis != 0 or module.return_indices:
-        raise NotCovered("only the largest of positions after the channels is covered")
+        raise NotCovered("only the maximum over the axes of positions is covered")
     axes = len(state.positions)
     kernel, stride, padding, dilation = (
         _per_axis(v, axes) for v in (module.kernel_size, module.stride, module.padding, module.dilation)

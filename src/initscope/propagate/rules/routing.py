@@ -57,7 +57,7 @@ def at_tokens(rows: RoutedTokens, context: Context) -> MomentMaps:
 def _sum(context: Context, a: Any, b: Any) -> MomentMaps:
     result: MomentMaps = add(context, a, b)
     if not is_maps(result):
-        raise NotCovered("it adds rows to what is no state of tokens")
+        raise NotCovered("it adds rows to a value that is not a state of tokens")
     return result
 
 
@@ -94,7 +94,7 @@ def _move(name: str) -> Callable[..., Any]:
         except _CutsChannels:
             return NotImplemented
         except RuntimeError as error:
-            raise NotCovered(f"rows of experts cannot be moved so ({error})") from error
+            raise NotCovered(f"this move of the rows of experts is not supported ({error})") from error
 
     return moved
 
@@ -168,7 +168,7 @@ def weigh(context: Context, a: Any, b: Any) -> Any:
     sides = []
     for token, factors, drawn in zip(rows.token, rows.factor, (factor.x, factor.y), strict=True):
         if drawn.dim() != token.dim() + 1 or drawn.shape[-1] != 1 or drawn.shape[:-1] != token.shape:
-            raise NotCovered("it multiplies rows by what is not one number for each")
+            raise NotCovered("it multiplies rows by something other than one number per row")
         sides.append(factors * drawn[..., 0].detach().to(factors.dtype))
     return replace(rows, factor=(sides[0], sides[1]), weights=rows.weights | factor.weights, note="")
 
@@ -243,7 +243,7 @@ def write_to_tokens(context: Context, target: Any, index: Any, rows: Any) -> Any
 def _target_of_rows(target: Any, index: Any, rows: Any) -> Any:
     """Return the target of written rows, as a view of its units if it is random: the tokens that the rows came from."""
     if not is_routed(rows) or not (isinstance(target, Tensor) or is_random(target)):
-        raise NotCovered("it writes what is not known as rows of tokens")
+        raise NotCovered("it writes a value that is not known as rows of tokens")
     target = target.units() if is_random(target) else target
     shape = target.index.shape if is_random(target) else target.shape
     tokens = torch.arange(rows.base.kxx.shape[0] * rows.base.kxx.shape[2]).reshape(shape[:-1])
@@ -277,7 +277,7 @@ def row_by_row(args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
 def sent_to_experts(rows: RoutedTokens, offsets: Any, product: Callable[[MomentMaps], MomentMaps]) -> RoutedTokens:
     """Multiply rows that are sorted by expert by the weights of each; ``offsets`` are the ends of their rows."""
     if not is_sampled(offsets) or any(side.dim() != 1 for side in rows.token):
-        raise NotCovered("its groups of rows were not drawn with their order")
+        raise NotCovered("its groups of rows were drawn independently of their order")
     x, y = (
         torch.bucketize(torch.arange(len(token)), ends.contiguous(), right=True)
         for token, ends in zip(rows.token, (offsets.x, offsets.y), strict=True)

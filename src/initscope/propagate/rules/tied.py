@@ -74,7 +74,7 @@ def _check_words(module: nn.Embedding, state: InputValues) -> None:
         if least < 0 or most >= module.num_embeddings:
             raise InputError(
                 f"token {most if most >= module.num_embeddings else least} is beyond the vocabulary of "
-                f"{module.num_embeddings} words (0 … {module.num_embeddings - 1}); check the tokeniser, or give the "
+                f"{module.num_embeddings} words (0 … {module.num_embeddings - 1}); check the tokenizer, or give the "
                 "model a larger table"
             )
 

@@ -89,7 +89,7 @@ def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> Any
         raise NotCovered("it reads no units")
     view = max(views, key=lambda value: value.whole[-1])
     if not _in_place(view):
-        raise NotCovered("its units stand at other positions")
+        raise NotCovered("its units are at other positions")
     after = rule(tuple(_unfolded(value, view, context) for value in args))
     if not is_maps(after) or after.shape != view.base.shape:
         raise NotCovered("it changes the shape of its units")
@@ -109,7 +109,7 @@ def _unfolded(value: Any, view: UnitView, context: Context) -> Any:
         value = value.samples(context)  # a gate
     if is_view(value):
         if value.whole != view.whole or not same_units(value.index, view.index, view.whole):
-            raise NotCovered("its units stand at other positions")
+            raise NotCovered("its units are at other positions")
         return value.base
     if is_sampled(value) and value.x.shape == (*view.index.shape[:-1], 1):
         x, y = (side.reshape(*view.whole[:-1], 1) for side in (value.x, value.y))

@@ -68,7 +68,7 @@ def linear(module: nn.Linear, state: Value, context: Context) -> Value:
         raise NotCovered(f"it expects {module.in_features} features and gets an input of shape {shape}; flatten first")
     before = state.moments(len(shape) - 1)
     if before.axis != len(shape) - 1:
-        raise NotCovered("it mixes positions, with the same weights for every channel")
+        raise NotCovered("it mixes positions with weights that all channels share")
     if id(module.weight) not in context.tied:
         return weighted(module, before, context, channels=module.out_features)
     after = weighted(module, before, replace(context, tied=frozenset()), channels=module.out_features)
@@ -92,7 +92,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Cont
         raise NotCovered("this initializer has no formula for the output of a transposed convolution")
     before = state.moments(0, module.groups)
     if before.axis != 0:
-        raise NotCovered("it mixes positions, with the same weights for every channel")
+        raise NotCovered("it mixes positions with weights that all channels share")
     spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
 
     pads = [pad for pad, _ in paddings(module)]
@@ -123,7 +123,7 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
         state, taps = state.moved(windows.center), None
     before = state.moments(0, module.groups)
     if before.axis != 0:
-        raise NotCovered("it mixes positions, with the same weights for every channel")
+        raise NotCovered("it mixes positions with weights that all channels share")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
     if module.groups == 1:
         return after
@@ -182,7 +182,7 @@ def weighted(
     ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then unknown.
     """
     if context.tied.intersection(map(id, module.parameters())):
-        raise NotCovered("its weights are read by another step too, in another way")
+        raise NotCovered("another step reads its weights in a different way")
     drawn_as = context.weight_distribution(module)
     scale, taps = drawn_as.variance * (before.channels // groups), 1 if windows is None else windows.taps
 

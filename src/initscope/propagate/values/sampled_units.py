@@ -68,7 +68,7 @@ class SampledUnits(InputValues):
     def moments(self, axis: int, groups: int = 1) -> MomentMaps:
         """Mean squares over the channels."""
         if self.sample_axis is not None:
-            raise NotCovered("samples do not lie on its first axis")
+            raise NotCovered("its first axis is not the sample axis")
         return super().moments(axis, groups).after(weights=self.weights, status=self.status)
 
     def totals(self) -> Totals:

@@ -177,7 +177,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     row.scrollIntoView({ block: "center" });
   };
 
-  // The picture of the network: boxes are sections of the table.
+  // The drawing of the network: boxes are sections of the table.
   const network = root.querySelector(".network");
   const boxes = network ? all(".box", network) : [];
   const members = data.network?.members ?? [];
@@ -205,9 +205,9 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     if (0 < value && value < rounding) return `<${rounding.toExponential()}`;
     return short(value) + (error ? ` ± ${short(error, 2)}` : "");
   };
-  const told = (index) => data.panels.some((panel) => panel.measured[index] !== null || (panel.predicted?.[index] ?? null) !== null);
+  const hasValue = (index) => data.panels.some((panel) => panel.measured[index] !== null || (panel.predicted?.[index] ?? null) !== null);
   const nearest = (at, panel) => {
-    const known = (index) => (panel === null ? told(index) : data.panels[panel].measured[index] !== null);
+    const known = (index) => (panel === null ? hasValue(index) : data.panels[panel].measured[index] !== null);
     for (let away = 0; away < count; away += 1)
       for (const index of [at - away, at + away]) if (index >= 0 && index < count && known(index)) return index;
     return at;
@@ -306,7 +306,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   if (network) {
     network.querySelector("select").addEventListener("change", (event) => colorBoxes(event.target.value));
     boxes.forEach((box, number) => {
-      const shown = members[number].filter((index) => told(index));
+      const shown = members[number].filter((index) => hasValue(index));
       const middle = shown[shown.length - 1] ?? members[number].at(-1);
       box.addEventListener("pointerenter", () => point(middle, null));
       box.addEventListener("pointerleave", () => hide());
@@ -316,10 +316,10 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
       box.addEventListener("dblclick", () => go(members[number][0]));
       box.addEventListener("keydown", (event) => {
         const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-        const place = { Home: 0, End: boxes.length - 1 }[event.key] ?? (step ? number + step : null);
+        const target = { Home: 0, End: boxes.length - 1 }[event.key] ?? (step ? number + step : null);
         if (event.key === "Enter" || event.key === " ") go(members[number][0]);
-        else if (place === null || place < 0 || place >= boxes.length) return;
-        else focusBox(place);
+        else if (target === null || target < 0 || target >= boxes.length) return;
+        else focusBox(target);
         event.preventDefault();
       });
     });

@@ -204,8 +204,8 @@ def ground_state_energy(alpha: float, levels: int | None = None) -> Estimate:
         return Estimate(one_rsb_energy(alpha), 1e-9, "one-step replica symmetry breaking; quadrature")
     if alpha < SMALLEST_ALPHA:
         raise InputError(
-            f"alpha = {alpha:g} must be at most 2 or at least {SMALLEST_ALPHA:g} beyond one level: they diverge at 2;"
-            " use levels=1, which is accurate to 1e-6 there"
+            f"alpha = {alpha:g} must be at most 2 or at least {SMALLEST_ALPHA:g} with several levels, which diverge "
+            "at 2; use levels=1, which is accurate to 1e-6 there"
         )
     if levels is not None:
         levels = check_count("levels", levels, least=0, most=DEEPEST + 4)

@@ -54,7 +54,7 @@ def solve_grid(alpha: float, levels: int = 200, largest: float = 15.0, tolerance
             mixing = np.linalg.lstsq(by_move, moves[-1], rcond=1e-8)[0]
             state = np.minimum.accumulate(target - (by_state + by_move) @ mixing)  # Λ decreases with the level
     raise InputError(
-        f"alpha = {alpha:g} with {levels} levels up to {largest:g} did not settle in 1000 iterations;"
+        f"alpha = {alpha:g} with {levels} levels up to {largest:g} did not converge in 1000 iterations;"
         " use ground_state_energy"
     )
 
