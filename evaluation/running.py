@@ -64,17 +64,26 @@ class Outcome:
         return asdict(self)
 
 
-def run(part: EvaluationSet, *, limit: float = 300, samples: int = 64, seed: int = 0) -> Iterator[Outcome]:
-    """Inspect every program of a set and yield the outcomes in order; ``limit`` is in seconds of processor time."""
-    import initscope
+def run(
+    part: EvaluationSet, *, limit: float = 300, samples: int = 64, seed: int = 0, **options: Any
+) -> Iterator[Outcome]:
+    """Inspect every program of a set and yield the outcomes in order; ``limit`` is in seconds of processor time.
 
-    assert callable(initscope.inspect)  # loaded once, here, and not in every process
-    for name, case in part.cases.items():
-        yield _in_process(part.name, name, "faulty", limit, samples, seed)
-        if case.fixed is not None:
-            yield _in_process(part.name, name, "fixed", limit, samples, seed)
-    for name in part.healthy:
-        yield _in_process(part.name, name, "healthy", limit, samples, seed)
+    Other options go to `initscope.inspect`.
+    """
+    for name, version in versions_of(part):
+        yield run_one(part.name, name, version, limit, samples=samples, seed=seed, **options)
+
+
+def versions_of(part: EvaluationSet) -> list[tuple[str, str]]:
+    """Return name and version of every program of a set."""
+    cases = [
+        (name, version)
+        for name, case in part.cases.items()
+        for version in ("faulty", "fixed")
+        if getattr(case, version)
+    ]
+    return [*cases, *((name, "healthy") for name in part.healthy)]
 
 
 def named(part: EvaluationSet, outcome: Outcome) -> bool:
@@ -94,13 +103,13 @@ def program_of(part: EvaluationSet, name: str, version: str) -> Program:
     return part.healthy[name].program if version == "healthy" else getattr(part.cases[name], version)
 
 
-def report_of(program: Program, *, samples: int = 64, seed: int = 0) -> Any:
-    """Return the report of `initscope.inspect` with everything that the program declares."""
+def report_of(program: Program, *, samples: int = 64, seed: int = 0, **options: Any) -> Any:
+    """Return the report of `initscope.inspect` with everything that the program declares, and ``options``."""
     import initscope
 
     inputs, targets = program.draw(samples, seed)
     arguments = {"targets": targets, "loss": program.loss, "optimizer": program.optimizer, "lr": program.lr}
-    return initscope.inspect(program.model(seed), inputs, pairs=samples // 2, **arguments, **program.options)
+    return initscope.inspect(program.model(seed), inputs, pairs=samples // 2, **(arguments | program.options | options))
 
 
 def labels_of(findings: Any) -> list[list[str]]:
@@ -113,11 +122,15 @@ def _result(report: Any) -> dict[str, Any]:
     return {"errors": labels_of(report.errors), "warnings": labels_of(report.warnings), "fixes": fixes}
 
 
-def _in_process(set_name: str, name: str, version: str, limit: float, samples: int, seed: int) -> Outcome:
+def run_one(set_name: str, name: str, version: str, limit: float, **options: Any) -> Outcome:
+    """Inspect one program in a process of its own."""
+    import initscope
+
+    assert callable(initscope.inspect)  # loaded once, here, and not in every process
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, set_name, name, version, limit, samples, seed))
+    process = context.Process(target=_send, args=(sender, set_name, name, version, limit, options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork where torch has idle threads
         process.start()
@@ -142,7 +155,7 @@ def _in_process(set_name: str, name: str, version: str, limit: float, samples: i
     return Outcome(name, version, **(default | result))
 
 
-def _send(sender: Connection, set_name: str, name: str, version: str, limit: float, samples: int, seed: int) -> None:
+def _send(sender: Connection, set_name: str, name: str, version: str, limit: float, options: dict[str, Any]) -> None:
     import torch
 
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 5))
@@ -152,7 +165,7 @@ def _send(sender: Connection, set_name: str, name: str, version: str, limit: flo
         program = program_of(load(set_name), name, version)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = _result(report_of(program, samples=samples, seed=seed))
+            result = _result(report_of(program, **options))
     except Exception as error:  # any exception means that there is no report
         from initscope.errors import InputError
 

@@ -45,7 +45,7 @@ def rates(part: EvaluationSet, outcomes: Sequence[Outcome]) -> list[Rate]:
         Rate("all bugs: named", sum(named(part, outcome) for outcome in faulty), len(faulty)),
         Rate("fixed versions without error", sum(_clean(outcome) for outcome in fixed), len(fixed)),
         Rate("healthy models with a false error", sum(outcome.detected for outcome in healthy), len(healthy)),
-        Rate("inspections that failed", sum(_failed(part, outcome) for outcome in outcomes), len(outcomes)),
+        Rate("inspections that failed", sum(failed(part, outcome) for outcome in outcomes), len(outcomes)),
     ]
     return [rate for rate in results if rate.total]
 
@@ -61,7 +61,7 @@ def table(part: EvaluationSet, outcomes: Sequence[Outcome]) -> str:
 
 def line(part: EvaluationSet, outcome: Outcome) -> str:
     """Return one line about one program."""
-    if _failed(part, outcome):
+    if failed(part, outcome):
         state = "FAILED"
     elif outcome.version == "faulty":
         state = "named" if named(part, outcome) else "detected" if outcome.detected else "MISSED"
@@ -80,5 +80,6 @@ def _clean(outcome: Outcome) -> bool:
     return not outcome.detected and not outcome.failure
 
 
-def _failed(part: EvaluationSet, outcome: Outcome) -> bool:
+def failed(part: EvaluationSet, outcome: Outcome) -> bool:
+    """Return whether there is no report, and the case does not say that it is refused."""
     return bool(outcome.failure) and not (outcome.version == "faulty" and named(part, outcome))

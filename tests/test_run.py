@@ -226,4 +226,4 @@ def test_mutants_are_another_program_than_the_tests(clone):
     python = clone.folder / ".venv" / "bin" / "python"
     python.write_text('#!/bin/sh\necho "$*"\n')
     assert clone.run("test", "--mutants", "3", "--seed", "1")[1] == "tests/mutation 3 --seed 1\n"
-    assert clone.run("test", "--fast")[1] == "-m pytest -n 2 --fast\n"
+    assert clone.run("test", "--fast")[1] == "-m pytest -n 2 --dist worksteal --fast\n"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from evaluation import running
+from evaluation import rotation, running
 from evaluation.__main__ import main
 from evaluation.programs import Case, EvaluationSet, Healthy, Program
 from evaluation.running import Outcome, labels_of, named, run
@@ -133,3 +133,24 @@ def test_a_fault_hurts_if_its_gap_is_clear():
     assert hurts([0.1, 0.12], [0.9, 0.92], [0.1, 0.1])
     assert not hurts([0.89, 0.9], [0.9, 0.92], [0.1, 0.1])
     assert not hurts([0.1, 0.9], [0.9, 0.92], [0.1, 0.1])
+
+
+def test_each_commit_inspects_another_part_until_the_time_is_used(monkeypatch, capsys):
+    parts = [EvaluationSet(name, {"bug": CASE}, {"good": Healthy("good", GOOD)}, ()) for name in ("demo", "second")]
+    orders = [[entry[1:] for entry in rotation.order(parts, commit)] for commit in ("a", "a", "b")]
+    assert orders[0] == orders[1] != orders[2]
+    assert len(orders[0]) == 6
+
+    def run_one(set_name, name, version, limit, **options):
+        errors = (
+            [["IS201", "loss-floor", ""]] if (set_name, version) in {("demo", "faulty"), ("second", "healthy")} else []
+        )
+        return Outcome(name, version, errors, "", False, 1.0)
+
+    monkeypatch.setattr(rotation, "run_one", run_one)
+    monkeypatch.setattr(rotation, "set_names", lambda: ["demo", "frozen_of_nobody", "second"])
+    monkeypatch.setattr(rotation, "load", lambda name: next(part for part in parts if part.name == name))
+    assert rotation.main(["a", "--seconds", "9"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "6 of 6 programs inspected, 1 failed"
+    rotation.main(["a", "--seconds", "2.5"])
+    assert capsys.readouterr().out.splitlines()[-1].startswith("3 of 6 programs")

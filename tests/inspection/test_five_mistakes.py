@@ -60,44 +60,6 @@ def test_small_weights_relu_logits_and_a_softmax_before_cross_entropy(digits):
     assert "No problems found" not in alone.headline
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_a_double_softmax_with_and_without_its_loss(digits, given):
-    report = inspect(mlp(64, 32, 10).append(nn.Softmax(1)), digits, **({"loss": F.cross_entropy} if given else {}))
-    if given:
-        assert names(report.errors) >= {"loss-floor"}
-        assert report.fix.code == 'model.set_submodule("4", torch.nn.Identity())'
-        assert report.fix.after > report.fix.before + 0.1
-    else:
-        assert "probability-output" in names(report.warnings)
-        assert "loss=" in report.warnings[0].fix.advice
-
-
-def test_a_wrapper_does_not_hide_a_network_that_collapses(digits):
-    report = inspect(nn.DataParallel(mlp(64, *[64] * 40, 10)), digits)
-    assert report.layers == 41
-    assert "collapse" in names(report.errors)
-    assert report.fix.helped
-
-
-def test_dropout_of_nearly_everything(digits):
-    model = mlp(64, 64, 10)
-    model.insert(3, nn.Dropout(0.99))
-    report = inspect(model, digits)
-    assert report.errors[0].name == "dropout-high"
-    assert {finding.caused_by for finding in report.errors[1:]} <= {"IS810"}
-    assert report.fix.code == 'model.get_submodule("3").p = 0.01'
-    assert report.fix.helped
-
-
-def test_three_of_four_layers_frozen(digits):
-    model = mlp(64, 32, 32, 32, 10)
-    model[:6].requires_grad_(False)
-    report = inspect(model, digits)
-    (frozen,) = (finding for finding in (*report.errors, *report.warnings) if finding.name == "frozen-layers")
-    assert frozen.fix.code == "model.requires_grad_(True)"
-    assert frozen.fix.after > frozen.fix.before
-
-
 def test_targets_in_another_order_and_a_rate_that_is_off(digits):
     labels = digits[1]
     shuffled = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
@@ -169,7 +131,7 @@ def softmax():
 
 
 def parallel():
-    return nn.DataParallel(mlp(64, *[64] * 40, 10))
+    return nn.DataParallel(mlp(64, *[64] * 24, 10))
 
 
 def dropout():
@@ -187,7 +149,7 @@ MISTAKES = {
     "small_weights": ("", "error", "IS103", "Inputs become indistinguishable at", "initscope.initializers."),
     "softmax": ("cross-entropy", "error", "IS201", "probabilities", 'model.set_submodule("4", torch.nn.Identity())'),
     "softmax, no loss": ("", "warning", "IS208", "probabilities", "loss="),
-    "parallel": ("", "error", "IS103", "of 41 (Linear", "initscope.initializers."),
+    "parallel": ("", "error", "IS103", "of 25 (Linear", "initscope.initializers."),
     "dropout": ("", "error", "IS810", "drops 99 % of the values", 'model.get_submodule("3").p = 0.01'),
     "frozen": ("", "error", "IS309", "requires no gradient", "model.requires_grad_(True)"),
 }
@@ -207,6 +169,8 @@ def test_each_mistake_has_one_level_code_message_and_fix_in_python_and_on_the_co
     report = initscope.inspect(model, data.images if loss else data, pairs=64, prediction=False, **options)
     finding = next(item for item in report.findings if item.code == code)
     assert (finding.level, finding.caused_by) == (level, None)
+    assert {item.caused_by for item in report.errors} <= {None, code}
+    assert level == "warning" or (report.fix.helped and report.fix.after > report.fix.before)
     assert message in finding.message
     assert fix in f"{finding.fix.code} {finding.fix.advice}"
     assert re.match(r"\d+ (error|warning)", report.headline)

@@ -28,7 +28,7 @@ def deep():
 def test_the_example_of_the_readme_has_one_fix_for_all_seeds_or_ties():
     data = initscope.data.load("digits").take(200)
     first, tied = [], []
-    for seed in range(3):
+    for seed in range(2):
         report = initscope.inspect(deep(), data, pairs=20, seed=seed, prediction=False)
         assert "collapse" in {finding.name for finding in report.errors}
         assert report.fix.helped
