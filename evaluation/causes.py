@@ -5,11 +5,11 @@ from __future__ import annotations
 ACCEPTED: dict[str, tuple[str, ...]] = {
     # head and loss
     "output activation": ("IS201", "IS203", "IS207", "IS208", "IS209", "IS210", "IS811"),
-    "loss": ("IS201", "IS202", "IS203", "IS204", "IS207", "IS209", "IS210", "IS211", "IS811"),
+    "loss": ("IS201", "IS202", "IS203", "IS204", "IS207", "IS209", "IS210", "IS211", "IS212", "IS213", "IS811"),
     # data
     "input scale": ("IS601", "IS602", "IS608", "IS106", "IS110", "IS206"),
-    "target scale": ("IS606", "IS201", "IS206"),
-    "labels": ("IS211", "IS605", "IS607"),
+    "target scale": ("IS606", "IS201", "IS206", "IS213"),
+    "labels": ("IS211", "IS212", "IS605", "IS607"),
     "samples": ("IS301", "IS604"),
     "ignored input": ("IS307", "IS320", "IS402", "IS305", "IS603", "IS604"),
     # training
@@ -22,17 +22,17 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     ),
     "activation": ("IS103", "IS105", "IS107", "IS108", "IS109", "IS110", "IS111", "IS801", "IS802", "IS803"),
     "architecture": ("IS103", "IS105", "IS106", "IS108", "IS109", "IS111", "IS112", "IS801", "IS802", "IS804"),
-    "normalization": ("IS307", "IS805", "IS806", "IS807", "IS808"),
-    "dropout": ("IS306", "IS809", "IS810"),
+    "normalization": ("IS307", "IS412", "IS805", "IS806", "IS807", "IS808"),
+    "dropout": ("IS306", "IS412", "IS809", "IS810"),
     "shared layer": ("IS501", "IS502"),
     # dependence
-    "frozen": ("IS308", "IS309", "IS407"),
-    "unregistered": ("IS310", "IS311", "IS313", "IS407"),
+    "frozen": ("IS308", "IS309", "IS407", "IS409"),
+    "unregistered": ("IS310", "IS311", "IS313", "IS407", "IS409"),
     "gradient": ("IS107", "IS210", "IS312", "IS313", "IS315", "IS318", "IS812"),
     "attention": ("IS112", "IS113", "IS316", "IS317"),
     "mask": ("IS101", "IS303", "IS304", "IS316"),
     "leak": ("IS303", "IS304"),
-    "axis": ("IS207", "IS301", "IS317", "IS806", "IS813"),
+    "axis": ("IS207", "IS212", "IS301", "IS317", "IS806", "IS813"),
     "not finite": ("IS101", "IS102", "IS408", "IS701"),
 }
 """Accepted codes by cause."""

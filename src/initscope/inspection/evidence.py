@@ -17,7 +17,7 @@ from initscope.geometry import Floats, median_angle, median_over_pairs
 from initscope.inspection.dependence import Dependence
 from initscope.inspection.facts import Facts
 from initscope.inspection.inputs import InputFacts
-from initscope.inspection.instruments import Head, Trial
+from initscope.inspection.instruments import Head, Pairing, Trial
 from initscope.inspection.instruments.curves import LEARNS
 from initscope.inspection.one_step import Probe
 from initscope.inspection.signal import Signal, signal_of
@@ -69,6 +69,18 @@ class Evidence:
         return self.facts.head or Head("not examined")
 
     @property
+    def targets_vary(self) -> bool:
+        """Whether the loss reads the targets, or they are one tensor of values that are not all equal."""
+        targets = self.seen.targets
+        varied = hasattr(targets, "flatten") and targets.numel() > 1 and bool((targets != targets.flatten()[0]).any())
+        return varied or self.facts.reading.reads_targets
+
+    @property
+    def pairing(self) -> Pairing:
+        """Which outputs targets are compared with; checks that read it declare ``pairing``."""
+        return self.facts.pairing or Pairing()
+
+    @property
     def trial(self) -> Trial:
         """A few steps of training; checks that read it declare ``trial``."""
         return self.facts.trial or Trial("not judged")
@@ -80,6 +92,12 @@ class Evidence:
         after = [index for index in sorted(self.signal.carrying) if self.signal.head < index <= output]
         limits = [index for index in after if rows[index].traits.drops or any(np.isfinite(rows[index].traits.bounds))]
         return limits[-1] if limits else output
+
+    @property
+    def last_layers(self) -> tuple[str, ...]:
+        """The module of the last weights; nothing where not all of the signal passes one."""
+        head = self.signal.head
+        return (self.seen.rows[head].within,) if head < len(self.seen.rows) else ()
 
     @property
     def flat_outputs(self) -> bool:
@@ -119,7 +137,7 @@ class Evidence:
         elif not facts.loss_name:
             found["loss"] = ("the loss", "no loss was given and none could be inferred", "loss=")
         if "loss" in found:
-            found["head"] = found["loss"]
+            found["head"] = found["pairing"] = found["loss"]
         elif self.head.outcome == "not examined":
             found["head"] = ("the loss", self.head.reason or "it was not examined", "")
         if facts.trial is None or facts.trial.outcome == "failed":
@@ -132,11 +150,15 @@ class Evidence:
 
     @property
     def harm(self) -> Literal["", "none", "proven"]:
-        """Harm by the trial: "none" if the model learns in the planned steps, "proven" if it learns at no rate."""
+        """Return the harm that the trial shows.
+
+        "none" if the model learns in the planned steps. "proven" if it learns at no rate, or gets no further than a
+        linear model.
+        """
         trial = self.trial
-        if trial.prompt:
+        if trial.prompt and not trial.linear:
             return "none"
-        return "proven" if self.stuck_share is not None else ""
+        return "proven" if trial.linear or self.stuck_share is not None else ""
 
     @property
     def stuck_share(self) -> float | None:

@@ -12,9 +12,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.graph import Batch, Inputs
+from initscope.graph.borrowing import borrowed
 from initscope.inspection.dependence import Dependence, dependence
 from initscope.inspection.inputs import InputFacts, input_facts
-from initscope.inspection.instruments import Head, Trial, examine_head, infer_loss, run_trial
+from initscope.inspection.instruments import Head, Pairing, Trial, examine_head, examine_pairing, infer_loss, run_trial
 from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.training_steps import TrainingStep
@@ -33,6 +34,7 @@ class Facts:
     data: InputFacts | None = None
     dependence: Dependence | None = None
     head: Head | None = None
+    pairing: Pairing | None = None
     trial: Trial | None = None
     loss: Any = field(default=None, metadata={"saved": False})
     """The loss that is given or inferred; None in a report that was loaded."""
@@ -83,15 +85,17 @@ def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | N
         warnings.simplefilter("ignore")
         loss, name = _known_loss(model, seen, training)
         step = probe(model, seen, training.loss, training.classes)
-        head = trial = None
+        head = pairing = trial = None
         if name and not step.failed:
             head = examine_head(model, seen.x, seen.targets, loss)
+            with borrowed(model):
+                pairing = examine_pairing(model, seen.x, seen.targets, loss)
         if head is not None and training.trial is not False:
             budget = "long" if training.trial == "long" else None
             options: dict[str, Any] = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
             trial = run_trial(model, seen.x, seen.targets, loss, **options)
     depends = dependence(model, seen)  # last: it leaves the model in evaluation mode
-    return Facts(weight_facts(model), step, input_facts(seen), depends, head, trial, loss, name, idle)
+    return Facts(weight_facts(model), step, input_facts(seen), depends, head, pairing, trial, loss, name, idle)
 
 
 def _known_loss(model: nn.Module, seen: Observation, training: TrainingSettings) -> tuple[Any, str]:

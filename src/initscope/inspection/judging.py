@@ -67,8 +67,8 @@ def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] |
     # One fix for one network: a distribution that preserves angles preserves scales too.
     preserving = any("{keeping}" in item.fix for item, hit in hits if hit.level != "info")
     findings = [_finding(item, hit, limits, evidence, preserving) for item, hit in hits]
-    rows = {item.code: hit.row for item, hit in hits}
-    caused = [replace(finding, caused_by=_cause(finding, item, findings, rows))
+    found = {item.code: hit for item, hit in hits}
+    caused = [replace(finding, caused_by=_cause(finding, item, findings, found))
               for finding, (item, _) in zip(findings, hits, strict=True)]  # fmt: skip
     ordered = tuple(sorted(levels_of_causes(caused), key=rank))
     return Checked(ordered, _not_checked(evidence, checks), len(ready))
@@ -80,15 +80,26 @@ def rank(finding: Finding) -> tuple[int, bool, int, str]:
     return LEVELS.index(finding.level), finding.caused_by is not None, root, finding.code
 
 
-def _cause(finding: Finding, item: Check, findings: Sequence[Finding], rows: dict[str, int]) -> str | None:
-    """Code of the first finding among those that explain this one, at or upstream of it."""
+def _cause(finding: Finding, item: Check, findings: Sequence[Finding], hits: dict[str, Hit]) -> str | None:
+    """Code of the first finding among those that explain this one, at or upstream of it, or about the same layers."""
+    own = hits[finding.code]
     for prefix in item.follows:
         for other in findings:
+            hit = hits[other.code]
             free = other.code.startswith(_ANYWHERE) or finding.code.startswith(_BACKWARD)
-            upstream = free or rows[other.code] <= rows[finding.code]
+            upstream = _share_layers(own, hit) if prefix in item.local else free or hit.row <= own.row
             if other.code.startswith(prefix) and other.code != finding.code and other.level != "info" and upstream:
                 return other.code
     return None
+
+
+def _share_layers(first: Hit, second: Hit) -> bool:
+    """Whether two hits are about one layer, or about a module and a parameter or a layer inside of it."""
+    return any(
+        one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+        for one in first.layers
+        for other in second.layers
+    )
 
 
 def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, preserving: bool) -> Finding:

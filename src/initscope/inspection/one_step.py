@@ -85,6 +85,8 @@ class Probe:
     detached, aside, unused : tuple of str
         Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
         that are not run.
+    dropped : tuple of str
+        Those ``aside`` that no output depends on.
     unregistered, made_anew : dict, int
         See `unregistered`; parameters of layers that the model makes in every call.
     mistaken_norms : dict
@@ -106,6 +108,7 @@ class Probe:
     frozen_random: bool = False
     detached: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     unregistered: dict[str, str] = field(default_factory=dict)
     made_anew: int = 0
@@ -156,10 +159,13 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
         trained = step.reached_in_training()
         missing = [path for path in missing if not _any_of(owners[path], path, trained)]
     detached = step.detached(owners, missing, reached)
+    aside = tuple(path for path in missing if path in runs and path not in detached)
+    returned = step.reached_by_outputs() if aside else frozenset[str]()
     return replace(
         found,
         detached=detached,
-        aside=tuple(path for path in missing if path in runs and path not in detached),
+        aside=aside,
+        dropped=tuple(path for path in aside if not _any_of(owners[path], path, returned)),
         unused=tuple(path for path in missing if path not in runs),
         mistaken_norms=_mistaken_norms(model, runs),
         stuck=step.stuck(reached),
@@ -215,6 +221,11 @@ class _Step:
         return {
             name: gradient for name, gradient in zip(self.parameters, gradients, strict=True) if gradient is not None
         }
+
+    def reached_by_outputs(self) -> AbstractSet[str]:
+        """Parameters that any output depends on, also one that the loss does not read."""
+        with torch.enable_grad():
+            return self.reached(loss_value(self.output(), None, None, None)).keys()
 
     def reached_in_training(self) -> AbstractSet[str]:
         """Parameters that the loss reaches in training mode."""

@@ -129,13 +129,14 @@ def _input_offset(evidence: Evidence, threshold: float) -> Hit | None:
     references=("Zhang et al. 2017, section 2",),
 )  # fmt: skip
 def _shuffled_targets(evidence: Evidence, _: float) -> Hit | None:
-    """The model learns permuted targets as fast as the real ones, and no test finds a relation."""
+    """Permuted targets are learned as fast as the real ones, no test finds a relation, and nothing carries over."""
     trial, use = evidence.trial, evidence.trial.use or 0.0
     ignored = evidence.step.given and not evidence.facts.reading.reads_targets
     if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES or ignored:
         return None
     relation, level = evidence.data.relation, None if evidence.data.relation is not None else "warning"
-    if trial.permuted < _AS_EASY * use or (relation is not None and relation > _RELATED):
+    related = any(value is not None and value > _RELATED for value in (relation, trial.held_out))
+    if trial.permuted < _AS_EASY * use or related:
         return None
     shares = {"real": 100 * use, "permuted": 100 * trial.permuted, "relation": relation}
     return Hit(evidence.start, trial.permuted / use, level=level, facts=shares)  # type: ignore[arg-type]

@@ -23,8 +23,8 @@ class Hit:
     """Where a check matches.
 
     ``row`` is the first op, ``value`` the worst value; ``layer`` names what has no op of its own: a module that is
-    not called, or a parameter. ``level``, ``threshold`` and ``fix`` replace those of the check. ``facts`` fill the
-    message and become the finding's evidence.
+    not called, or a parameter. ``layers`` are all modules and parameters that it is about. ``level``, ``threshold``
+    and ``fix`` replace those of the check. ``facts`` fill the message and become the finding's evidence.
     """
 
     row: int
@@ -34,6 +34,7 @@ class Hit:
     threshold: float | None = None
     fix: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Check:
         Where to read more.
     follows : tuple of str
         Codes or prefixes of the checks that explain this one where they match at or upstream of it.
+    local : tuple of str
+        Those of ``follows`` that explain this one only where they are about a layer that it is about.
     reinitialize : bool
         Whether other initial weights, or another width or depth, can fix it.
     on_constant_data : bool
@@ -85,6 +88,7 @@ class Check:
     fix: str = ""
     references: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
     learning: Level | None = None
     stuck: Level | None = None
     reinitialize: bool = False

@@ -130,7 +130,7 @@ def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
     if step.frozen_share < 1 or not step.frozen:
         return None
     level: Level | None = None if evidence.facts.loss_name else "warning"
-    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0], level=level)
+    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0], level=level, layers=step.frozen)
 
 
 @check(
@@ -147,7 +147,8 @@ def _frozen_layers(evidence: Evidence, _: float) -> Hit | None:
         return None
     unfreeze = f'model.get_submodule("{step.frozen[0]}").requires_grad_(True)'
     facts = _listed(step.frozen) | {"unfreeze": unfreeze if len(step.frozen) == 1 else "model.requires_grad_(True)"}
-    return Hit(evidence.row_of(step.frozen[0]), float(len(step.frozen)), step.frozen[0], facts=facts)
+    row, count = evidence.row_of(step.frozen[0]), float(len(step.frozen))
+    return Hit(row, count, step.frozen[0], facts=facts, layers=step.frozen)
 
 
 @check(
@@ -163,7 +164,8 @@ def _unregistered_weights(evidence: Evidence, _: float) -> Hit | None:
         return None
     layers = tuple(held)
     fix = f"model.{layers[0]} = torch.nn.{held[layers[0]]}(model.{layers[0]})" if held[layers[0]] else ""
-    return Hit(evidence.row_of(layers[0]), float(len(layers)), layers[0], fix=fix, facts=_listed(layers))
+    row = evidence.row_of(layers[0])
+    return Hit(row, float(len(layers)), layers[0], fix=fix, facts=_listed(layers), layers=layers)
 
 
 @check(
@@ -190,7 +192,9 @@ def _layers_made_in_forward(evidence: Evidence, _: float) -> Hit | None:
 def _detached(evidence: Evidence, _: float) -> Hit | None:
     """The loss does not reach weights that the output depends on; straight-through estimators are meant."""
     cut = evidence.step.detached
-    return Hit(evidence.row_of(cut[0]), float(len(cut)), cut[0], facts=_listed(cut)) if cut else None
+    if not cut:
+        return None
+    return Hit(evidence.row_of(cut[0]), float(len(cut)), cut[0], facts=_listed(cut), layers=cut)
 
 
 @check(
@@ -204,7 +208,8 @@ def _unused_layer(evidence: Evidence, _: float) -> Hit | None:
     unused, level = evidence.step.unused, "info" if evidence.seen.mode == "eval" else None
     if not unused:
         return None
-    return Hit(evidence.row_of(unused[0]), float(len(unused)), unused[0], level=level, facts=_listed(unused))  # type: ignore[arg-type]
+    row, facts = evidence.row_of(unused[0]), _listed(unused)
+    return Hit(row, float(len(unused)), unused[0], level=level, facts=facts, layers=unused)  # type: ignore[arg-type]
 
 
 @check(
@@ -223,14 +228,20 @@ def _repeated_norm(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS315", "outside-loss", "info", reads=("parameters",),
-    message="{at} runs, but the loss does not depend on it{more}.",
-    why="intended for outputs that another loss reads",
+    "IS315", "outside-loss", "warning", reads=("parameters",), **_STRUCTURAL,
+    message="{at} runs, but nothing in {what} depends on it{more}.",
+    why="a result that nothing reads was probably overwritten, or forgotten; another loss may read other outputs",
+    advice="check that forward uses what this layer returns",
 )  # fmt: skip
 def _outside_loss(evidence: Evidence, _: float) -> Hit | None:
-    """Weights run, but the loss does not depend on them."""
-    aside = evidence.step.aside
-    return Hit(evidence.row_of(aside[0]), float(len(aside)), aside[0], facts=_listed(aside)) if aside else None
+    """Weights run, but the loss does not depend on them: information where another output does."""
+    dropped, level = evidence.step.dropped, None if evidence.step.dropped else "info"
+    layers = dropped or evidence.step.aside
+    if not layers:
+        return None
+    facts = _listed(layers) | {"what": "the output" if dropped else "the loss"}
+    row = evidence.row_of(layers[0])
+    return Hit(row, float(len(layers)), layers[0], level=level, facts=facts, layers=layers)  # type: ignore[arg-type]
 
 
 @check(
@@ -275,7 +286,8 @@ def _stuck_zeros(evidence: Evidence, _: float) -> Hit | None:
     stuck = evidence.step.stuck
     if not stuck:
         return None
-    return Hit(evidence.row_of(stuck[0].rpartition(".")[0]), float(len(stuck)), stuck[0], facts={"all": stuck})
+    row = evidence.row_of(stuck[0].rpartition(".")[0])
+    return Hit(row, float(len(stuck)), stuck[0], facts={"all": stuck}, layers=stuck)
 
 
 @check(

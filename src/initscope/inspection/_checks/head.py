@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
+from initscope.inspection.finding import Level
 
 _HEAD_GAIN = 4.0
 """Scale of the logits over that of what the head reads, beyond which the head makes them too large."""
@@ -18,11 +19,15 @@ _ALL = 0.99
 """Share of outputs without a gradient that counts as all of them."""
 _OUTSIDE = 0.02
 """Share of targets outside of the range of the outputs that explains a negative loss."""
+_SMALL_FLOOR = 0.2
+"""Share of the way from the best constant prediction to free outputs up to which a floor has to be shown to hurt."""
+_MOST_TARGETS, _FEWEST_TARGETS = 0.5, 4
+"""Share of the targets from which on they are compared with other outputs, and how many have to be changed."""
 _SOFTMAX = "a softmax over one value is 1 whatever the value: for two classes use a sigmoid, or two outputs"
 
 
 @check(
-    "IS201", "loss-floor", "error", reads=("head",), follows=("IS204", "IS209"),
+    "IS201", "loss-floor", "error", reads=("head",), follows=("IS204", "IS209"), stuck="error",
     message="The lowest loss that the outputs of {at} can reach is {value:.3g}; free outputs reach {free:.3g}{why}.",
     why="no training of the layers before can bring the loss below this floor",
     advice="{advice}", fix="{remove}",
@@ -46,7 +51,8 @@ def _loss_floor(evidence: Evidence, _: float) -> Hit | None:
         why = ", as its outputs are probabilities and the loss takes logits"
         advice = "remove it, or use a loss that takes probabilities"
     facts = {"free": head.free, "why": why, "advice": advice, "remove": evidence.removal(row)}
-    return Hit(row, head.reached, facts=facts | {"start": head.start, "constant": head.constant})
+    level: Level | None = "warning" if 0 < head.left < _SMALL_FLOOR and not head.targets_outside else None
+    return Hit(row, head.reached, level=level, facts=facts | {"start": head.start, "constant": head.constant})
 
 
 @check(
@@ -91,6 +97,7 @@ def _loss_constant(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS210", "loss-stuck", "error", reads=("head",), learning="info", stuck="error", follows=("IS312",),
+    local=("IS312",),
     message="{at} passes no gradient to {percent:.0f} % of the outputs of the last layer, although others would have a "
     "lower loss.",
     why="training starts where the loss is flat and stays there",
@@ -100,12 +107,12 @@ def _loss_constant(evidence: Evidence, _: float) -> Hit | None:
 def _loss_stuck(evidence: Evidence, _: float) -> Hit | None:
     """Other outputs of the last layer have a lower loss, but no gradient leads there: of all (error) or of some."""
     row, head = evidence.limiting_op, evidence.head
-    facts = {"remove": evidence.removal(row), "percent": 100 * head.flat}
+    facts, last = {"remove": evidence.removal(row), "percent": 100 * head.flat}, evidence.last_layers
     dead = evidence.above_constant and evidence.seen.rows[row].traits.zero_is_off
     if head.outcome == "stuck" or dead:
-        return Hit(row, head.flat, facts=facts)
+        return Hit(row, head.flat, facts=facts, layers=last)
     some = evidence.flat_outputs or evidence.above_constant
-    return Hit(row, head.flat, level="warning", facts=facts) if some else None
+    return Hit(row, head.flat, level="warning", facts=facts, layers=last) if some else None
 
 
 @check(
@@ -128,13 +135,48 @@ def _loss_broadcast(evidence: Evidence, _: float) -> Hit | None:
     advice="check what the loss takes for targets: class indices or one-hot rows, and their shape",
 )  # fmt: skip
 def _constant_best(evidence: Evidence, _: float) -> Hit | None:
-    """The best constant prediction is as good as any outputs, though targets vary and the loss reads them."""
+    """The best constant prediction is as good as any outputs, though targets vary."""
     head, output = evidence.head, evidence.signal.output
     if head.outcome != "reaches" or head.constant is None or head.reached is None or head.start is None:
         return None
     scale = max(abs(head.constant), abs(head.start - head.constant))
     useless = head.reached > head.constant - _NONE * scale and not evidence.above_constant
-    return Hit(output, head.constant) if useless and evidence.facts.reading.reads_targets else None
+    return Hit(output, head.constant) if useless and evidence.targets_vary else None
+
+
+@check(
+    "IS212", "targets-elsewhere", "error", reads=("pairing",), follows=("IS204", "IS207", "IS605"),
+    message="The loss compares {percent:.0f} % of the targets with the outputs of other {what} than their own.",
+    why="what a target belongs to has then nothing to do with the inputs, so that it can only be memorized",
+    advice="check how outputs and targets are reshaped before the loss: transpose or permute an axis before view or "
+    "reshape, and do not roll or sort one of the two",
+)  # fmt: skip
+def _targets_elsewhere(evidence: Evidence, _: float) -> Hit | None:
+    """Other values of single targets change the loss at outputs of other samples or positions, not at their own."""
+    pairing = evidence.pairing
+    for what, share in (("samples", pairing.other_samples), ("positions", pairing.other_positions)):
+        if pairing.probed >= _FEWEST_TARGETS and share > _MOST_TARGETS:
+            return Hit(evidence.signal.output, share, facts={"percent": 100 * share, "what": what})
+    return None
+
+
+@check(
+    "IS213", "neglected-outputs", "error", reads=("trial",), follows=("IS204", "IS212"),
+    message="The loss hardly depends on {what} of the outputs: the trial does not learn {them}, and does with equal "
+    "weights.",
+    why="errors of a column count by its scale and weight: the largest column decides every step",
+    advice="standardize each column of the targets, or give the terms of the loss weights of the same size",
+    fix="targets = (targets - targets.mean(0)) / targets.std(0)",
+)  # fmt: skip
+def _neglected_outputs(evidence: Evidence, _: float) -> Hit | None:
+    """Columns of the outputs weigh less than a thousandth of another one, and are learned only with equal weights."""
+    columns = evidence.trial.neglected
+    if not columns:
+        return None
+    several = len(columns) > 1
+    named = ", ".join(map(str, columns[:3])) + (", …" if len(columns) > 3 else "")
+    facts = {"what": f"column{'s' if several else ''} {named}", "them": "them" if several else "it"}
+    return Hit(evidence.signal.output, float(len(columns)), facts=facts)
 
 
 @check(

@@ -152,7 +152,8 @@ def _zero_gradient(evidence: Evidence, _: float) -> Hit | None:
         return None
     share = f", as in {len(zero) - 1} more layers" if len(zero) > 1 else ""
     share = share if some else ", as in all layers: nothing can learn"
-    return Hit(int(zero[0]), float(len(zero)), level="info" if some else None, facts={"share": share})
+    layers = tuple(evidence.seen.rows[index].within for index in zero)
+    return Hit(int(zero[0]), float(len(zero)), level="info" if some else None, facts={"share": share}, layers=layers)
 
 
 @check(

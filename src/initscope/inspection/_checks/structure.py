@@ -182,7 +182,11 @@ def _setting(evidence: Evidence, settings: dict[str, float], threshold: float) -
 def _dropout_all(evidence: Evidence, _: float) -> Hit | None:
     """A dropout layer has p = 1."""
     dropping = evidence.step.dropout.all
-    return Hit(evidence.row_of(dropping[0]), 1.0, dropping[0]) if dropping else None
+    if not dropping:
+        return None
+    row = evidence.row_of(dropping[0])
+    before = tuple(evidence.seen.rows[index].within for index in evidence.signal.before(row))
+    return Hit(row, 1.0, dropping[0], layers=before)
 
 
 @check(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import LEARNS, Evidence
+from initscope.inspection.finding import Level
 
 _TRAINING = ("IS403", "IS404", "IS409", "IS410")
 _CAUSES = ("IS1", "IS2", "IS3", "IS6", "IS8", "IS5")
@@ -14,6 +15,10 @@ _FAR, _VERY_FAR = 10.0, 100.0
 one learns; if it learns late."""
 _READOUT = 0.3
 """Share by which a linear readout has to be better."""
+_CHANCE, _CERTAIN = 1.0, 4.0
+"""Standard deviations up to which predictions are no better than chance, and from which on they certainly are."""
+_MOSTLY = 0.5
+"""Share of what is learned that has to be left in evaluation mode."""
 _LEAK = 0.2
 """Share reached with equal inputs from which on samples are told apart by something else."""
 
@@ -88,7 +93,8 @@ def _rate(evidence: Evidence, higher: bool) -> Hit | None:
     slow = trial.outcome in ("still falling", "learns") and not (long and enough)
     slow = slow or (higher and factor < 0.99 * _FAR)  # a plateau at a rate that is nearly right is left by chance
     facts = {"rate": rate, "suggested": suggested, "factor": factor}
-    return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts)
+    still = () if any(trial.updates.values()) else trial.unmoved  # a rate explains that nothing moves at all
+    return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts, layers=still)
 
 
 @check(
@@ -122,7 +128,7 @@ def _below_readout(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS407", "unmoved-parameters", "warning", reads=("trial",), learning="info",
-    follows=("IS3", "IS107", "IS809", "IS404"),
+    follows=("IS409", "IS3", "IS107", "IS809", "IS404"), local=("IS409", "IS3", "IS107", "IS809", "IS404"),
     message="{at} did not change in {steps} steps although it requires a gradient{more}.",
     why="its gradient is zero, or the optimizer does not move it",
     advice="look for what multiplies it by zero, or delete it",
@@ -133,7 +139,7 @@ def _unmoved(evidence: Evidence, _: float) -> Hit | None:
     if not unmoved or evidence.trial.outcome in ("failed", "not judged"):
         return None
     facts = {"steps": len(evidence.trial.losses), "more": f" (and {count - 1} more)" if count > 1 else ""}
-    return Hit(evidence.row_of(unmoved[0].rpartition(".")[0]), float(count), unmoved[0], facts=facts)
+    return Hit(evidence.row_of(unmoved[0].rpartition(".")[0]), float(count), unmoved[0], facts=facts, layers=unmoved)
 
 
 @check(
@@ -159,11 +165,14 @@ def _diverges(evidence: Evidence, _: float) -> Hit | None:
 )  # fmt: skip
 def _left_out(evidence: Evidence, _: float) -> Hit | None:
     """The optimizer that was given does not hold parameters that require a gradient."""
-    names, count = evidence.trial.left_out, len(evidence.trial.left_out)
+    trial, names, count = evidence.trial, evidence.trial.left_out, len(evidence.trial.left_out)
     if not names:
         return None
+    behind = trial.slow or (trial.learn or 0.0) < LEARNS
+    level: Level | None = "error" if behind and (trial.plain or 0.0) >= LEARNS else None
     facts = {"more": f" and {count - 1} more parameters" if count > 1 else ""}
-    return Hit(evidence.row_of(names[0].rpartition(".")[0]), float(count), names[0], facts=facts)
+    row = evidence.row_of(names[0].rpartition(".")[0])
+    return Hit(row, float(count), names[0], level, facts=facts, layers=names)
 
 
 @check(
@@ -176,11 +185,49 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
 def _optimizer_options(evidence: Evidence, _: float) -> Hit | None:
     """The given optimizer learns at no rate, and Adam without options does."""
     trial, share = evidence.trial, max(0.0, evidence.trial.learn or 0.0)
-    if trial.plain is None or trial.plain < max(LEARNS, share + _READOUT):
+    if trial.outcome == "learns" or trial.plain is None or trial.plain < max(LEARNS, share + _READOUT):
         return None
     facts = {"optimizer": trial.optimizer, "percent": 100 * share, "plain": 100 * trial.plain}
-    ended = trial.outcome in ("flat", "diverges")
+    ended = trial.outcome in ("flat", "diverges") or share < _NOTHING
     return Hit(evidence.signal.output, share, level=None if ended else "warning", facts=facts)
+
+
+@check(
+    "IS411", "memorizes", "error", reads=("trial",), follows=("IS607", "IS212", *_CAUSES),
+    message="The model fits the samples that it is trained on, but predicts others no better than chance "
+    "({value:.1f} standard deviations). Its answer for the nearest of those samples does ({neighbors:.1f}).",
+    why="what it makes of similar inputs is so different that it can only memorize single samples",
+    advice="look at what the first layers do to small differences: frequencies, scales and gains that are too large, "
+    "hashes and ids",
+    references=("Zhang et al. 2017, section 2",),
+)  # fmt: skip
+def _memorizes(evidence: Evidence, _: float) -> Hit | None:
+    """Predictions for samples that were not trained on are no better than chance, and those of neighbors are."""
+    trial = evidence.trial
+    if trial.outcome != "learns" or trial.held_out is None or trial.neighbors is None:
+        return None
+    if trial.held_out > _CHANCE or trial.neighbors < _CERTAIN:
+        return None
+    return Hit(evidence.start, trial.held_out, facts={"neighbors": trial.neighbors})
+
+
+@check(
+    "IS412", "evaluation-differs", "error", reads=("trial",), follows=("IS808",),
+    message="In evaluation mode the trained model has {percent:.0f} % of the possible fall of the loss on its own "
+    "batch, in training mode {training:.0f} %.",
+    why="what was learned is lost when the model is used",
+    advice="look for what differs between model.train() and model.eval(): running statistics that are not updated, "
+    "branches on self.training, scaling by hand around dropout",
+)  # fmt: skip
+def _evaluation_differs(evidence: Evidence, _: float) -> Hit | None:
+    """The trained copy has lost most of what it learned in evaluation mode, with settled running statistics."""
+    trial, use = evidence.trial, evidence.trial.use or 0.0
+    if trial.outcome != "learns" or trial.evaluation is None or not trial.evaluation < _MOSTLY * use:
+        return None
+    facts = {"percent": 100 * max(0.0, trial.evaluation), "training": 100 * use}
+    norms = evidence.signal.norms
+    row = next((index for index, kind in norms.items() if kind == "batch"), evidence.signal.output)
+    return Hit(row, trial.evaluation, facts=facts)
 
 
 @check(

@@ -2,8 +2,9 @@
 
 `examine_head` frees the outputs of the last weights (``tape.py`` finds what follows them) and minimizes the loss over
 them (``minimum.py``). `run_trial` trains copies for a few steps on one batch: ``experiment.py`` asks one question after
-the other, ``trial.py`` holds the answers. `compare_trials` does so for candidate fixes. `infer_loss`, `loss_named` and
-`optimizer_named` say what to train with where users give no loss, or names.
+the other, ``trial.py`` holds the answers. `examine_pairing` finds the outputs that each target is compared with.
+`compare_trials` tries candidate fixes. `infer_loss`, `loss_named` and `optimizer_named` say what to train with where
+users give no loss, or names.
 """
 
 from initscope.inspection.instruments.budget import Budget, Cost
@@ -13,6 +14,7 @@ from initscope.inspection.instruments.head import Head, HeadOutcome, examine_hea
 from initscope.inspection.instruments.inferred_loss import InferredLoss, infer_loss
 from initscope.inspection.instruments.loss_names import loss_named
 from initscope.inspection.instruments.optimizers import optimizer_named
+from initscope.inspection.instruments.pairing import Pairing, examine_pairing
 from initscope.inspection.instruments.trial import Trial, TrialOutcome
 
 __all__ = [
@@ -23,11 +25,13 @@ __all__ = [
     "Head",
     "HeadOutcome",
     "InferredLoss",
+    "Pairing",
     "Trial",
     "TrialComparison",
     "TrialOutcome",
     "compare_trials",
     "examine_head",
+    "examine_pairing",
     "infer_loss",
     "loss_named",
     "optimizer_named",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.threads import all_threads
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.budget import Budget, Clock, Cost, affordable_samples, cost_of, plan_budget
+from initscope.inspection.instruments.columns import neglected_columns
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets, readout_loss, shuffled_inputs
 from initscope.inspection.instruments.curvature import stability_edge
 from initscope.inspection.instruments.curves import (
@@ -25,6 +27,7 @@ from initscope.inspection.instruments.curves import (
     still_falls,
 )
 from initscope.inspection.instruments.head import examine_head
+from initscope.inspection.instruments.held_out import evaluated, held_out
 from initscope.inspection.instruments.optimizers import OptimizerSpec
 from initscope.inspection.instruments.outputs import Loss, loss_value
 from initscope.inspection.instruments.rates import RateScan, scan_rates
@@ -47,6 +50,10 @@ _TIE = 0.05
 """Share of the loss of a constant prediction within which two rates count as equally good; the smaller is chosen."""
 _FEWEST_FOR_CONTROLS = 16
 """Samples from which on permuted targets are other targets."""
+_MUCH_LEFT = 0.9
+"""Share of a linear readout below which a model is trained longer, to see whether it gets further."""
+_EVEN = 0.02
+"""Change of the share in the last third of a run up to which its curve counts as level."""
 _UNKNOWN = "it is not known which arguments of the model are targets"
 _PERMUTATIONS = 3
 """Permutations of the targets over which a control is averaged, where passes are fast."""
@@ -173,7 +180,9 @@ class _Experiment:
                 trial = replace(trial, outcome="undecided", flattened=False)
             trial = replace(trial, plain=self._plain(trial))
         if trial.outcome == "learns" and controls:
-            trial = self._controlled(trial, run)
+            trial = self._carried_over(self._controlled(trial, run), run)
+        if controls and self._left() >= self.cost.more_passes:
+            trial = replace(trial, neglected=self._neglected(run))
         return self._closed(trial)
 
     def _closed(self, trial: Trial) -> Trial:
@@ -271,6 +280,42 @@ class _Experiment:
             constant_inputs=self._on_variants("constant_inputs", [constant_inputs(self.batch)], len(run.losses)),
         )
 
+    def _carried_over(self, trial: Trial, run: Run) -> Trial:
+        """What copies predict for samples that they were not trained on, and in evaluation mode."""
+        assert self.cost is not None
+        steps, halves, evaluation = max(len(run.losses), self.budget.passes), None, None
+        if (trial.readout or 1.0) < _MUCH_LEFT and self.cost.long_passes and self._left() >= self.cost.more_passes:
+            longer = self._trained(self.setup, self.cost.more_passes)
+            before, after = (self._share(longer.losses[: int(part * len(longer.losses))]) for part in (0.7, 1.0))
+            if not longer.failed and before is not None and after is not None and abs(after - before) < _EVEN:
+                trial = replace(trial, longer=after)
+        if self._left() < 2 * steps:
+            self.not_done["held_out"] = f"no time left for {2 * steps} passes"
+        else:
+            with suppress(Exception):  # a model or a loss may refuse half of the samples
+                halves = held_out(self.setup, steps, self._until_clear, self._counted)
+        with suppress(Exception):  # a model may give something else in evaluation mode
+            evaluation = evaluated(run, self.batch, self.loss, self._much_worse)
+        if evaluation is not None and not evaluation.same_order:
+            trial = replace(trial, evaluation=self._share([evaluation.evaluation]))
+        if halves is not None:
+            trial = replace(trial, held_out=halves.model, neighbors=halves.neighbors)
+        return trial
+
+    def _much_worse(self, training: float, evaluation: float) -> bool:
+        before, after = self._share([training]), self._share([evaluation])
+        return before is not None and after is not None and after < LEARNS * before
+
+    def _neglected(self, run: Run) -> tuple[int, ...]:
+        """Columns of the outputs that the loss hardly reads."""
+        assert self.cost is not None
+        with suppress(Exception):  # a loss may refuse the targets as outputs
+            return neglected_columns(self.setup, run, self.cost.more_passes, self._counted)
+        return ()
+
+    def _counted(self, run: Run) -> None:
+        self.passes += run.passes
+
     def _on_variants(self, name: str, batches: list[Batch | None], steps: int) -> float | None:
         """Mean share after training on other batches."""
         shares = []
@@ -330,7 +375,8 @@ class _Experiment:
         """Best share with Adam without options, where the optimizer that was given learns at no rate."""
         limited = self.outcome not in ("reaches", "not examined")
         assert self.cost is not None
-        if self.spec.default or limited or trial.outcome == "learns" or (trial.learn or 0.0) >= LEARNS:
+        learns = trial.outcome == "learns" or (trial.learn or 0.0) >= LEARNS
+        if self.spec.default or limited or (learns and not (trial.left_out and trial.slow)):
             return None
         setup, steps = replace(self.setup, optimizer=OptimizerSpec(None, None)), self.cost.more_passes
         shares: list[float] = []

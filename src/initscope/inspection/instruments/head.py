@@ -107,6 +107,13 @@ class Head(Result):
         return max(self.free, 0.0) if self.reached >= 0 else min(self.free, self.reached)
 
     @property
+    def left(self) -> float:
+        """Share of the way from the best constant prediction to the lowest loss that the head leaves; 0 if unknown."""
+        if self.reached is None or self.constant is None or self.lowest is None or self.constant <= self.lowest:
+            return 0.0
+        return (self.reached - self.lowest) / (self.constant - self.lowest)
+
+    @property
     def levels(self) -> tuple[float | None, float | None]:
         """The losses between which a model learns: that of the best constant prediction, and the lowest, if bounded."""
         levels = (self.constant, self.lowest)

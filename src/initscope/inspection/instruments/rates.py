@@ -11,8 +11,9 @@ from initscope.inspection.instruments.training import Run, Setup, train
 __all__ = ["RateScan", "scan_rates"]
 
 _LEAST = 1e-9
-_LARGEST, _LARGEST_ADAPTIVE = 10.0, 0.1
-"""Largest rates that are tried, and of optimizers whose steps do not depend on the size of gradients, as Adam's."""
+_LARGEST, _LARGEST_ADAPTIVE = 1e5, 0.1
+"""Largest rates that are tried, as a loss may be divided twice, and of optimizers whose steps do not depend on the size
+of gradients, as Adam's."""
 _STEP = 10**0.5
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Trial", "TrialOutcome"]
 
+_EQUAL = 0.05
+"""Difference of shares up to which a model counts as no better than a linear function of its inputs."""
 TrialOutcome = Literal["learns", "still falling", "flat", "undecided", "diverges", "failed", "not judged"]
 
 
@@ -65,6 +67,16 @@ class Trial(Result):
         Share of the trained model where its inputs are permuted: about the same if it does not read them.
     readout : float or None
         Share of a linear function of the inputs.
+    held_out : float or None
+        How far predictions for the half of the samples that was not trained on beat chance, see `held_out`.
+    neighbors : float or None
+        The same for what the model answers for the nearest sample that was trained on.
+    evaluation : float or None
+        Share of the trained model in evaluation mode; None where its outputs only have another scale there.
+    longer : float or None
+        Share after more steps, where a linear function of the inputs leaves much to learn and steps are fast.
+    neglected : tuple of int
+        Columns of the outputs that the loss hardly reads, although they are learned with equal weights.
     accuracies : tuple of float or None
         Of the first and the last step, for classes.
     cost : Cost or None
@@ -102,6 +114,11 @@ class Trial(Result):
     constant_inputs: float | None = None
     shuffled_inputs: float | None = None
     readout: float | None = None
+    held_out: float | None = None
+    neighbors: float | None = None
+    evaluation: float | None = None
+    longer: float | None = None
+    neglected: tuple[int, ...] = ()
     accuracies: tuple[float, float] | None = None
     cost: Cost | None = None
     samples: int = 0
@@ -114,6 +131,12 @@ class Trial(Result):
     def slow(self) -> bool:
         """Whether the model learns only after more steps than were planned."""
         return self.outcome == "learns" and self.cost is not None and len(self.losses) > self.cost.more_passes
+
+    @property
+    def linear(self) -> bool:
+        """Whether more steps lead no further than a linear function of the inputs, although much is left to learn."""
+        known = self.longer is not None and self.readout is not None
+        return known and abs((self.longer or 0.0) - (self.readout or 0.0)) < _EQUAL
 
     @property
     def late(self) -> bool:

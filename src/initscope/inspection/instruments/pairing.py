@@ -1,0 +1,140 @@
+"""Which outputs each target is compared with: change one target and see where the gradient of the loss changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initscope._utils.randomness import torch_generator
+from initscope.graph import Batch
+from initscope.inspection.instruments.batches import SAMPLES, draw_batch
+from initscope.inspection.instruments.free_output import FreeOutput
+from initscope.inspection.instruments.outputs import Loss, loss_value
+from initscope.results import Result
+
+__all__ = ["Pairing", "examine_pairing"]
+
+_PROBES = 12
+"""Targets that are changed, one at a time."""
+_CLEAR = 0.5
+"""Share of the largest change from which on an output counts as compared with a target."""
+_NONE = 1e-2
+"""Share of the largest change below which an output has nothing to do with a target."""
+
+
+@dataclass(frozen=True)
+class Pairing(Result):
+    """Where the loss compares targets: shares of the targets that were changed and have an effect.
+
+    Attributes
+    ----------
+    probed : int
+        Targets that were changed, one at a time, and whose change has an effect.
+    other_samples : float
+        Share whose change has an effect on outputs of other samples, and none on those of their own sample.
+    other_positions : float
+        Share whose change has an effect on several positions of their sample, but not on their own.
+    """
+
+    probed: int = 0
+    other_samples: float = 0.0
+    other_positions: float = 0.0
+
+
+def examine_pairing(
+    model: nn.Module, inputs: Any, targets: Any, loss: Loss | None, *, samples: int = SAMPLES, seed: int = 0
+) -> Pairing | None:
+    """Change single targets of a batch and record which outputs the gradient of the loss changes at.
+
+    Call it inside of `borrowed`. None where the loss reads several tensors or is random, where the axes of outputs and
+    targets do not correspond, or where something raises.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Runs once, in training mode.
+    inputs, targets, loss
+        See `examine_head`.
+    samples : int
+        How many samples are used at most.
+    seed : int
+        Of the choice of samples and targets.
+    """
+    try:
+        batch = draw_batch(model, inputs, targets, samples, seed)
+        torch.manual_seed(seed)
+        given = batch.inputs.map(torch.clone)
+        with torch.no_grad():
+            output = model.train()(*given.args, **given.kwargs)
+        return _paired(output, batch, loss, seed)
+    except Exception:  # whatever the model or the loss raises: other instruments report it
+        return None
+
+
+def _paired(output: Any, batch: Batch, loss: Loss | None, seed: int) -> Pairing | None:
+    targets, samples = batch.targets, len(batch)
+    if loss is None or not isinstance(targets, Tensor) or not targets.dim() or len(targets) != samples or samples < 2:
+        return None
+    free = FreeOutput(output, targets, loss, samples)
+    axes = _corresponding(free.tensors[0].shape, targets.shape, samples) if len(free.tensors) == 1 else None
+    if axes is None:
+        return None
+    values = free.tensors[0].detach().clone().requires_grad_(True)
+
+    def slope(changed: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return torch.autograd.grad(loss_value(loss, free.rebuilt([values]), changed), values)[0].detach()
+
+    before = slope(targets)
+    if not torch.equal(before, slope(targets)) or not bool(torch.isfinite(before).all()):
+        return None
+    effects = [_effect(slope, before, targets, index, axes) for index in _chosen(targets, seed)]
+    known = [effect for effect in effects if effect is not None]
+    count = max(1, len(known))
+    return Pairing(len(known), sum(a for a, _ in known) / count, sum(b for _, b in known) / count)
+
+
+def _corresponding(outputs: torch.Size, targets: torch.Size, samples: int) -> tuple[int, ...] | None:
+    """The axis of the outputs for each axis of the targets, by their lengths; None where it is not clear."""
+    if outputs == targets:
+        return tuple(range(len(targets)))
+    without = [axis for axis in range(1, len(outputs)) if outputs[:axis] + outputs[axis + 1 :] == targets]
+    if without:  # the axis of the classes
+        return tuple(axis for axis in range(len(outputs)) if axis != without[-1 if len(outputs) == 3 else 0])
+    axes = tuple(outputs.index(length) for length in targets if length in outputs)
+    unique = len(set(axes)) == len(targets) and all(outputs.count(outputs[axis]) == 1 for axis in axes)
+    return axes if unique and outputs[axes[0]] == samples else None
+
+
+def _chosen(targets: Tensor, seed: int) -> list[tuple[int, ...]]:
+    """Indices of targets at random."""
+    generator = torch_generator(seed, "targets to change")
+    flat = torch.randperm(targets.numel(), generator=generator)[:_PROBES]
+    return [tuple(int(i) for i in torch.unravel_index(place, targets.shape)) for place in flat]
+
+
+def _effect(
+    slope: Callable[[Tensor], Tensor], before: Tensor, targets: Tensor, index: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[bool, bool] | None:
+    """Whether another value of one target changes other samples only, and several other positions only."""
+    others = targets[targets != targets[index]]
+    if not len(others):
+        return None
+    changed = targets.clone()
+    changed[index] = others[0]
+    change = (slope(changed) - before).abs()
+    rest = [axis for axis in range(change.dim()) if axis not in axes]
+    change = change.permute(*axes, *rest).flatten(len(axes)).amax(-1) if rest else change.permute(*axes)
+    peak = float(change.max())
+    if not peak > 0:
+        return None
+    own_sample = change[index[0]]
+    if float(own_sample.max()) < _NONE * peak:
+        return True, False
+    affected = int((own_sample > _CLEAR * peak).sum())
+    several = 1 < affected <= own_sample.numel() // 2
+    return False, several and float(own_sample[index[1:]]) < _NONE * peak
