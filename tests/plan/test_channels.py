@@ -68,3 +68,13 @@ def test_refusals():
         plan.channels(pooled, x[:, None], y[:, None], eps=0.1, delta=0.1)
     with pytest.raises(InputError, match="must be 'last-layer'"):
         plan.channels(network(), x, y, eps=0.1, delta=0.1, event="first")
+
+
+def test_filters_of_a_network_are_its_channels():
+    x, y = pairs()
+    model = network()
+    found, same = plan.filters(model, (x, y), eps=0.1, delta=0.1), plan.channels(model, x, y, eps=0.1, delta=0.1)
+    assert found.to_dict() == same.to_dict()
+    assert plan.filters(model, torch.cat([x, y]), eps=0.1, delta=0.1).pairs == 32
+    with pytest.raises(InputError, match="only eps, delta and seed"):
+        plan.filters(model, (x, y), eps=0.1, delta=0.1, kernel_size=5)

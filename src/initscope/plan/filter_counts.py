@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from initscope.plan._base import Plan, check_delta, check_eps
 from initscope.theory.activations import Activation
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from initscope.plan._filter_aims import FilterAim
+    from initscope.plan.channel_counts import ChannelsPlan
 
 __all__ = ["FiltersPlan", "InnerProductPlan", "filters"]
 
@@ -87,6 +90,18 @@ class InnerProductPlan(FiltersPlan):
     quantity: ClassVar[str] = "inner"
 
 
+_PAIRS = 32
+"""Number of random pairs of images for a network."""
+
+
+@overload
+def filters(x: nn.Module, y: Any, *, eps: float, delta: float, seed: int = 0) -> ChannelsPlan: ...
+
+
+@overload
+def filters(x: Any, y: Any, *, eps: float, delta: float, **layer: Any) -> FiltersPlan: ...
+
+
 def filters(
     x: Any,
     y: Any,
@@ -101,7 +116,7 @@ def filters(
     quantity: Literal["cosine", "inner"] = "cosine",
     seed: int = 0,
     pilot: int = 16384,
-) -> FiltersPlan:
+) -> Plan:
     r"""How many filters must a convolutional layer have, so that its output cosine (or inner product) is within ``eps``
     of the expected one?
 
@@ -111,6 +126,8 @@ def filters(
         Two images, (channels, height, width) or (height, width), or two batches of images,
         (pairs, channels, height, width). The plan then holds for all pairs at once (union bound), and the numbers are
         those of the worst pair. The largest patch norm, the R of the theorems, is computed from the images.
+        Also a network and its images, ``filters(model, images, eps=…, delta=…)``: the widths of all of its layers, by
+        `channels`. Images are a tuple of two batches, or a set of images of which random pairs are planned.
     eps
         Distortion, between 0 and 1: of a cosine, or of an inner product over the expected norms of the outputs.
     delta
@@ -136,6 +153,11 @@ def filters(
     The filters are i.i.d. Gaussian. The corollary is for homogeneous activations and cyclic convolution of stride 1.
     `initscope.theory.concentration.layer_cosine_filters` extends its proof to other layers. [Nachum2022]_
     """
+    if callable(getattr(x, "named_modules", None)):
+        layer = (kernel_size, activation, padding, stride, weight_variance, quantity, pilot)
+        if layer != (3, "relu", "circular", 1, None, "cosine", 16384):
+            raise InputError("a network has its own layers; with a network, filters takes only eps, delta and seed")
+        return _network_channels(x, y, eps, delta, seed)
     from initscope.plan._filter_aims import FilterAim
 
     check_eps(eps, "the distortion of a cosine, or of an inner product over the norms")
@@ -178,6 +200,18 @@ def filters(
         function=activation,
         assumptions=_assumptions(aim, worst.resampled, proven=paper is not None),
     )
+
+
+def _network_channels(model: nn.Module, images: Any, eps: float, delta: float, seed: int) -> ChannelsPlan:
+    """Return the plan of all widths of a network, for two batches of images or random pairs of a set."""
+    import torch
+
+    from initscope.data import random_pairs
+    from initscope.plan.channel_counts import channels
+
+    if not isinstance(images, tuple):
+        images = tuple(torch.as_tensor(side) for side in random_pairs(images, _PAIRS, seed)[:2])
+    return channels(model, *images, eps=eps, delta=delta, seed=seed)
 
 
 def _assumptions(aim: FilterAim, resampled: bool, *, proven: bool) -> tuple[str, ...]:
