@@ -191,7 +191,7 @@ class ResidualStack(nn.Module):
         return self.last(x)
 
 
-@setting("depth_coordinates: errors of exponents", "2, 4 and 8 blocks, 2 draws, 0 and 2 steps", few=50)
+@setting("depth_coordinates: errors of exponents", "2, 4 and 8 blocks, 2 draws, 0 and 2 steps", few=20)
 def _depth_coordinates(seed: int) -> Estimates:
     x = near_pairs(8, count=16)[0]
     rows = depth_coordinates(ResidualStack, x, width=24, depths=(2, 4, 8), steps=2, seed=1000 * seed).rows
@@ -199,7 +199,7 @@ def _depth_coordinates(seed: int) -> Estimates:
     return tuple(zip(*ends, strict=True))
 
 
-@setting("what_if: score_error", "9 alternatives for a dense network, 3 draws", few=50)
+@setting("what_if: score_error", "10 alternatives for a dense network, 3 draws", few=25)
 def _scores(seed: int) -> Estimates:
     """Every alternative is drawn again, not only those that seem best after one draw."""
     model = built(lambda: nn.Sequential(*(layer for _ in range(3) for layer in (nn.Linear(12, 12), nn.ReLU()))))
@@ -256,7 +256,7 @@ def _collapse(seed: int) -> Estimates:
 BOTH = "60 test images, against the accuracy of the same classifiers on 3,000 others"
 
 
-@setting("discriminate: features_se, cnn_se", BOTH, truth=none(4), few=60)
+@setting("discriminate: features_se, cnn_se", BOTH, truth=none(4), few=25)
 def _discriminate(seed: int) -> Estimates:
     accuracies = []
 
@@ -288,7 +288,7 @@ def _dimension(seed: int) -> Estimates:
     return tuple(zip(*(intrinsic_dimension(torch.cdist(x, x, compute_mode=exact).numpy()) for x in clouds)))
 
 
-@setting("sparse_transition: standard_error", "40 unknowns, 10 problems at each of 7 sparsities", few=60)
+@setting("sparse_transition: standard_error", "40 unknowns, 10 problems at each of 7 sparsities", few=40)
 def _transition(seed: int) -> Estimates:
     found = sparse_transition((0.3, 0.6), inputs=40, trials=10, method="matching pursuit", seed=seed).thresholds()
     return [row["half"] for row in found], [row["standard_error"] for row in found]
