@@ -94,7 +94,7 @@ def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | No
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     train, test : ImageSet or (images, labels)
         Samples that the classifier is fitted on, and samples to classify.
     layer : str, optional

@@ -104,7 +104,7 @@ def angle_distortion(
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     images : ImageSet, array or tensor
     pairs : int
         Random pairs; no labels are needed.

@@ -101,7 +101,7 @@ def collapse(
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     images, labels
         As in `separation`. Collapse is defined on training samples; held-out samples show what generalizes.
     samples : int

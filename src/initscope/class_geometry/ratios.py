@@ -78,7 +78,10 @@ class LayerSeparation(Result):
     recall: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat: ``intra_random``, ``intra_random_low``, ``intra_random_high``, …; None where not measured."""
+        """Return a flat dict: ``intra_random``, ``intra_random_low``, ``intra_random_high``, ….
+
+        None if not measured.
+        """
         flat: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Interval):
@@ -171,7 +174,7 @@ def separation(
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     images, labels
         Array or tensor and one label each, or an `ImageSet`; at least two classes, each with at least two samples.
     anchors : int

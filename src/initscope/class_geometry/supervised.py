@@ -55,7 +55,7 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The first evaluation at or below ``target``; ``file`` holds the state dict ('' where nothing is written)."""
+    """The first evaluation at or below ``target``; ``file`` holds the state dict ('' if nothing is written)."""
 
     target: float
     test_error: float
@@ -302,7 +302,7 @@ def _test_set(data: Labeled, test: Any, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def _laid_out(model: nn.Module, images: Tensor) -> nn.Module:
-    """The model with the memory layout in which convolutions of images are fastest; values stay."""
+    """Return the model in the memory layout that is fastest for convolutions of images; its values do not change."""
     if images.dim() == 4:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model

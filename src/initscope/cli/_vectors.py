@@ -77,7 +77,7 @@ class Codes:
 
 
 def mapped_vectors(path: Path) -> np.ndarray:
-    """The matrix of numbers of a .npy file, left on the disk: rows are read when they are used."""
+    """Open the matrix of numbers of a .npy file; it is not loaded: rows are read when they are used."""
     loaded = array_in_file(path, "vectors", _VECTORS)
     if not isinstance(loaded, StoredArray) or len(loaded.shape) != 2 or loaded.dtype.kind not in "fiu":
         raise InputError(f"{path}: holds no matrix of numbers; {_VECTORS}")

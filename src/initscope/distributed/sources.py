@@ -103,7 +103,7 @@ class _Source(ABC):
 
     @abstractmethod
     def content(self) -> str:
-        """Return a digest of what the source holds now, quickly."""
+        """Return a digest of the present content of the source, quickly."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> ImageSet:
@@ -256,7 +256,7 @@ def open_blocks(
     size : int or pair of int, optional
         Folders of images: crop and resize to this.
     shape : tuple, optional
-        Shape of one row, where the source holds flat ones.
+        Shape of one row, if the source stores rows as flat vectors.
     normalize : str, optional
         ``imagenet`` or ``MEAN,STD``; "standardize" would need all rows at once.
     """

@@ -1,7 +1,7 @@
 """Nearest codes by Hamming distance in one pass, compiled. Importing this file imports numba.
 
 Codes are stored in blocks of `BLOCK`, word by word (``uint64 [blocks, words, BLOCK]``), so that the distances of a
-block are computed by vector instructions. A block stays in the cache while all queries look at it.
+block are computed by vector instructions. A block stays in the cache while all queries are compared with it.
 """
 
 from __future__ import annotations

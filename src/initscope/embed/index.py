@@ -48,7 +48,7 @@ def _in_turn(method: Method) -> Method:
 
 
 class HammingIndex:
-    """Index of packed codes. Threads may share it: they take turns, and a batch of queries uses all cores by itself.
+    """Index of packed codes. Threads may share it: they wait for each other, and a batch of queries uses all cores.
 
     Parameters
     ----------

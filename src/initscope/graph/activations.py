@@ -93,7 +93,7 @@ def _fixed(activation: Activation) -> Callable[[Any], Activation]:
 
 
 def _rrelu(module: nn.RReLU) -> Activation:
-    """In training every value gets a random slope of its own in each call; in evaluation all have the mean slope."""
+    """In training every value gets its own random slope in each call; in evaluation all have the mean slope."""
     if module.training:
         return theory.random_leaky_relu(module.lower, module.upper)
     return theory.leaky_relu((module.lower + module.upper) / 2)

@@ -135,8 +135,8 @@ def borrowed(model: nn.Module) -> AbstractContextManager[None]:
     Restored in the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions,
     default dtype, deterministic algorithms, anomaly mode, and the number of torch threads, which is one inside (see
     `initscope.graph.threads`). Inference mode and autocast are off inside: the model runs in the precision that it has.
-    One thread at a time is inside, and the model refuses to be called from others. Ctrl-C stops the run, but not the
-    restoring.
+    Only one thread at a time can enter, and calls of the model from other threads fail. Ctrl-C stops the run, but not
+    the restoring.
 
     A model that is already borrowed is not saved again: leaving the inner context restores the modes at its entry, and
     buffers and attributes as the outer context found them.

@@ -16,7 +16,7 @@ __all__ = ["follow_writes", "overwritten"]
 
 
 def overwritten(values: Any, writer: Any) -> Any:
-    """A tensor into which ``writer`` wrote through another view of it; it counts as an op of its own.
+    """A tensor into which ``writer`` wrote through another view of it; it counts as a separate op.
 
     Parameters
     ----------

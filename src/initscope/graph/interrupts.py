@@ -53,7 +53,7 @@ def hear() -> bool:
 
 
 def give_back() -> None:
-    """Undo `hear`; a handler that other code has set in the meantime stays."""
+    """Undo `hear`, unless other code has set another handler in the meantime."""
     if signal.getsignal(signal.SIGINT) is _handle:
         signal.signal(signal.SIGINT, _Ear.before)
 

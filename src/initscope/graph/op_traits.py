@@ -24,7 +24,7 @@ _NOTHING = Op("")
 
 @dataclass(frozen=True)
 class _Settings:
-    """Arguments of an op by name: attributes of a module, or what a call was given."""
+    """Arguments of an op by name: attributes of a module, or arguments of a call."""
 
     module: nn.Module | None
     args: tuple[Any, ...] = ()
@@ -132,7 +132,7 @@ def traits_of_call(
     Parameters
     ----------
     name : str
-        As `call_name` gives it.
+        The name that `call_name` returns.
     args, kwargs
         Its arguments, the input first; those that are computed by the model may be anything.
     reads : int

@@ -38,7 +38,7 @@ _IN_PLACE = frozenset(f"__{function.__name__}__" for function in OPERATORS)
 class _Call:
     """One call of a recorded run; tensors in its arguments are replaced by the calls that made them.
 
-    Parameters and constants stay in the arguments as they are. A call without a ``row`` occurs only in arguments: masks
+    Parameters and constants in the arguments are not changed. A call without a ``row`` occurs only in arguments: masks
     and indices made from data, and values computed from parameters.
     """
 

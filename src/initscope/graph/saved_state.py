@@ -170,7 +170,7 @@ class SavedState:
         return lost
 
     def reset(self) -> None:
-        """Put everything but values of parameters back as it was at the beginning, with the copies that are in use."""
+        """Restore everything except values of parameters to its state at the beginning, with the copies in use."""
         for saved in self._in_place:
             if not isinstance(saved.tensor, nn.Parameter) or saved.was_moved():
                 saved.restore()

@@ -227,7 +227,7 @@ def _row_names(rows: list[fx.Node], inputs: list[str] | None) -> dict[fx.Node, s
 
 
 def attribute(root: Any, path: str) -> Any:
-    """Return what is at a dotted path in a module."""
+    """Return the object at a dotted path in a module."""
     for name in path.split("."):
         root = getattr(root, name)
     return root

@@ -1,4 +1,4 @@
-"""Whether only torch's own layers run when a model does: then less needs to be guarded."""
+"""Return whether a run of a model executes only torch's own layers: then less must be saved."""
 
 from __future__ import annotations
 

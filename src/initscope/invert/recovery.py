@@ -99,8 +99,8 @@ def recover(
     Parameters
     ----------
     layer_or_model : torch.nn.Module
-        A layer, a layer with its activation (``nn.Sequential(conv, nn.ReLU())``) or a model; taken in evaluation mode,
-        left as it is.
+        A layer, a layer with its activation (``nn.Sequential(conv, nn.ReLU())``) or a model; it is evaluated in
+        evaluation mode and not changed.
     outputs : array or tensor
         The outputs, ``[N, …]`` or one sample; their precision is used for all computations.
     prior : prior or several, optional

@@ -80,7 +80,7 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode as it is, and left as found.
+        It runs in evaluation mode and is restored.
     points : array or tensor [N, ...]
         Inputs of the model.
     draws, seed : int

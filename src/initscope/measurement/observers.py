@@ -110,7 +110,7 @@ class GradientObserver(Observer):
     def follow(
         self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
     ) -> Any:
-        """Let the backward pass reach this node, and take the weight gradients when it comes by."""
+        """Let the backward pass reach this node, and record the weight gradients there."""
         replaced, layer = None, None
         if node.role == "weights":
             layer = self._layer(node, args, kwargs)

@@ -318,7 +318,7 @@ def _mean(batches: Iterator[Array], most: float = math.inf) -> np.ndarray | None
 
 
 def _batches(points: Any) -> Iterator[Array]:
-    """Yield arrays ``[rows, ...]`` from what the user gave."""
+    """Yield arrays ``[rows, ...]`` from the user's points."""
     if array_api_compat.is_array_api_obj(points):
         yield points
         return

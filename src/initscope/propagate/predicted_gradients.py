@@ -196,7 +196,7 @@ class _Backward:
         """
         output = output[0] if type(output) is tuple and output else output
         if not is_value(output):
-            raise NotCovered("it is not known as one value per unit")
+            raise NotCovered("its values per unit are not known")
         state = output.whole_moments()
         positions = positions_of(state)
         if positions > 4 * MOST_POSITIONS:

@@ -68,8 +68,8 @@ def predict(
     The covariance of each pair is propagated from layer to layer [Daniely2016]_, [Poole2016]_: weights average it over
     the taps of the filters, activations apply their dual. The result is exact in expectation for the first layer, and
     for deeper ones in the limit of large width. If there is no closed form, units or whole networks are sampled; the
-    status of the row says so, and the row has a standard error. The weights of the model matter only through
-    ``initializer=None``, and the model is left as it is.
+    status of the row says so, and the row has a standard error. The weights of the model are used only with
+    ``initializer=None``, and the model is restored.
 
     Parameters
     ----------

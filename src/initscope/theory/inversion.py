@@ -92,8 +92,8 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
     .. math:: \hat x = \frac{A^T\sigma(Ax)}{m s^2\,E[\sigma'(s\|x\|g)]},\qquad
               \text{ReLU: } \hat x = \frac{2}{m s^2} A^T R(Ax)
 
-    Unbiased over :math:`a_{ij}\sim N(0, s^2)`, with the error of `linear_estimate_error`; project it on the set that
-    the inputs come from. ``outputs`` is ``[..., m]``; ``sd`` is s, by default the weights' root mean square. For
+    It is unbiased over :math:`a_{ij}\sim N(0, s^2)`, with the error of `linear_estimate_error`; project it on the set
+    of possible inputs. ``outputs`` is ``[..., m]``; ``sd`` is s, by default the weights' root mean square. For
     activations that are not homogeneous, :math:`\|x\|` follows from the norm of the outputs. [PlanVershynin2016]_
     section 1. [PlanVershynin2016]_ section 1.
 

@@ -1,7 +1,8 @@
 """Kernel matrices of plain ReLU stacks by the compiled loops: one image against blocks of others, layer after layer.
 
-Computed in float32, variances in float64. Against float64 entries differ by a few 1e-7 of the kernel's size, those of
-the tangent kernel by up to 1e-4 for images that are nearly equal, where it has a kink; its diagonal has none of that.
+Computed in float32, variances in float64. Compared with float64, entries differ by a few 1e-7 of the kernel's
+magnitude, and those of the tangent kernel by up to 1e-4 for nearly equal images, where it has a kink; its diagonal is
+accurate.
 """
 
 from __future__ import annotations

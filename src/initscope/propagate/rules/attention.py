@@ -128,7 +128,7 @@ def _in_order(lines: Lines, pairs: int, tokens: int) -> bool:
 def _weights_of_new_heads(
     query: UnitView, key: UnitView, value: UnitView, mask: Any, options: dict[str, Any], context: Context
 ) -> Weights:
-    """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves.
+    """Return weights ``[pairs, heads, queries, keys]`` of x and y, for independently drawn heads.
 
     Heads come in pairs, with q and -q: a Gaussian query has the distribution of its negative, and odd terms of the
     scores cancel. Gradients use these heads; no separate ones are drawn.

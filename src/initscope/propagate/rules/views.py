@@ -115,5 +115,5 @@ def _unfolded(value: Any, view: UnitView, context: Context) -> Any:
         x, y = (side.reshape(*view.whole[:-1], 1) for side in (value.x, value.y))
         return replace(value, x=x, y=y, sample_axis=None)
     if is_value(value) or isinstance(value, Tensor):
-        raise NotCovered("it reads other values too")
+        raise NotCovered("it also reads other values, for which this rule has no formula")
     return value

@@ -46,7 +46,7 @@ class FilteredUnits(WindowUnits):
     zero_mean = True
 
     def windows(self, below: Sites, draws: Draws) -> Pair:
-        """The windows of ``width`` channels for each sample."""
+        """Return the windows of ``width`` channels for each sample."""
         return super().windows(below, replace(draws, count=self.width * draws.count))
 
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:

@@ -121,7 +121,7 @@ class Value:
 
     def whole_moments(self) -> MomentMaps:
         """The second moments, if every unit is there once."""
-        raise NotCovered("it is not known as one value per unit")
+        raise NotCovered("its values per unit are not known")
 
     def placeholder(self) -> Tensor:
         """A tensor of the value's shape and type without memory, samples included."""

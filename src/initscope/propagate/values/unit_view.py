@@ -139,7 +139,7 @@ class UnitView(Value):
     def whole_moments(self) -> MomentMaps:
         """The maps, if every unit is there once."""
         if self.index.numel() != math.prod(self.whole):
-            raise NotCovered("it is not known as one value per unit")
+            raise NotCovered("its values per unit are not known")
         return self.base
 
     def placeholder(self) -> Tensor:

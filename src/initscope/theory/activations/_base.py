@@ -128,7 +128,7 @@ class Activation:
 
     @cached_property
     def lipschitz(self) -> float:
-        """Largest slope |σ'|, infinite where σ jumps or its slope grows without end; found on a grid of [-30, 30].
+        """Largest slope |σ'|, infinite if σ jumps or its slope grows without bound; found on a grid of [-30, 30].
 
         The L of [Nachum2022]_ theorem 2. ReLU: 1, GELU: 1.1289; a user's function with a peak narrower than a
         thousandth may exceed it.

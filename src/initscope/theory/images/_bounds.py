@@ -108,7 +108,7 @@ def contracting_positions(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Array:
-    """Mask ``[pairs, …]`` of the positions where both patches are non-zero and not parallel.
+    """Return a mask ``[pairs, …]`` of the positions at which both patches are nonzero and not parallel.
 
     Only there does a ReLU layer raise the inner product: [Nachum2022]_ remark 3. For binary images they are in
     `shared_boundary`, and they extend it to gray and color images. Patches count as parallel when sin²(θ/2) is below

@@ -242,7 +242,9 @@ def _moments(
     of_products: bool = False,
     **window_arguments: Any,
 ) -> tuple[Array, Array, Array]:
-    """E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters; the rest as `Windows.read`.
+    """Return E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters.
+
+    Other arguments as in `Windows.read`.
 
     ``of_products``: the third is the inner product instead, from the patches' own, for images of unlike norms.
     """

@@ -123,7 +123,7 @@ def deep_expansivity(depth: int) -> float:
 
     .. math:: \alpha \ge 2 L \log L
 
-    Each width is α times the input dimension. The statement is asymptotic in L and says nothing for L = 1, 2.
+    Each width is α times the input dimension. The statement is asymptotic in L and does not apply to L = 1, 2.
 
     >>> round(deep_expansivity(10), 3)
     46.052

@@ -18,7 +18,7 @@ __all__ = ["euler_characteristic", "euler_crossing", "euler_threshold", "face_co
 
 
 def euler_characteristic(m: int, n: int) -> Fraction:
-    r"""Mean Euler characteristic of the directions where fewer than n rows are active, as an exact rational.
+    r"""Return the mean Euler characteristic of the directions with fewer than n active rows, as an exact rational.
 
     .. math:: q_{m,n} = 2^{1-m} \sum_{k=m-n+1,\;\text{step }2}^{m} \binom{m}{k}\,[z^{n-1}](1+z)^k(1-z)^{m-1-k}
 

@@ -114,8 +114,8 @@ def gradient_bound(width: int, depth: int, eps: float, *, samples: int = 1) -> f
     .. math:: P\Bigl(\exists x, l:\ \|\partial\ell/\partial W^l\|_F^2 \notin [(1-\varepsilon)^L, (1+\varepsilon)^L]\,
               \|\delta\|^2\|x\|^2\Bigr) \le 4NL\,e^{-n c(\varepsilon)}
 
-    Assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`, which
-    is not true of a network: `initscope.reproductions.independence` tests what it costs.
+    It assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`,
+    which is not true of a network: `initscope.reproductions.independence` measures the effect.
     """
     check_count("depth", depth)
     return 2 * depth * relu_norm_bound(width, eps, samples=samples)

@@ -1,7 +1,7 @@
 """The index of statements: every theorem, lemma, figure and equation of the sources, found by name in `theorem`.
 
-One TOML file for each section; ``README.md`` says what a row holds. Nothing here imports what a statement computes, so
-that a search takes no time.
+There is one TOML file per section; ``README.md`` describes the fields. Nothing here imports the functions of
+statements, so a search is fast.
 """
 
 from __future__ import annotations
