@@ -83,7 +83,12 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
     nn.Module
     """
     if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+        step = (
+            f"load it first: initscope.models.load_model({model!r})"
+            if isinstance(model, str)
+            else "give a torch.nn.Module"
+        )
+        raise InputError(f"the model is of type {type(model).__name__}; {step}")
     if values and id(model) not in _borrowed and any(map(_IS_META, chain(model.parameters(), model.buffers()))):
         raise InputError(
             "the model is on the meta device, where weights have no values; build it on a device, or move it by "
@@ -109,8 +114,8 @@ def copy_of(model: nn.Module) -> nn.Module:
             origins = [origin for origin in module._parameters if origin.startswith("weight_")]
             if origins:
                 raise InputError(
-                    f"the weight of {name or type(module).__name__} is computed of {' and '.join(origins)} before each "
-                    "call, as by pruning or the old weight norm, so it cannot be drawn; make it a plain weight "
+                    f"the weight of {name or type(module).__name__} is computed from {' and '.join(origins)} before "
+                    "each call, as by pruning or the old weight norm, so it cannot be drawn; make it a plain weight "
                     "(torch.nn.utils.prune.remove, remove_weight_norm), or measure the weights it has (draws=0)"
                 )
     try:

@@ -309,7 +309,7 @@ def _same_shape(made: Tensor, target: Tensor) -> None:
 def _check(model: Any, method: str, seed: int, noise: float, iterations: int | None) -> None:
     if not isinstance(model, nn.Module):
         raise InputError(
-            f"the layer is a {type(model).__name__}; give a torch.nn.Module, or a matrix to invert.linear_estimate"
+            f"the layer is of type {type(model).__name__}; give a torch.nn.Module, or a matrix to linear_estimate"
         )
     if method not in METHODS:
         raise InputError(f"method = {method!r} must be one of {', '.join(METHODS)}")
