@@ -22,7 +22,7 @@ class OtherThreads:
         self._name, self._ours = name, threading.get_ident()
 
     def __call__(self, *call: Any) -> None:
-        """Refuse the call, unless it is of that thread."""
+        """Raise an error, unless the call comes from that thread."""
         if threading.get_ident() != self._ours:
             raise InputError(f"this {self._name} is being measured in another thread; wait for it, or give it a copy")
 

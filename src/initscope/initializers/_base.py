@@ -111,7 +111,7 @@ def fill_layers(
 ) -> AnyModule:
     """Set all weights of ``model`` to the results of ``draw`` and ``draw_bias`` for their layers.
 
-    All of them or none.
+    If one fails, none is set.
     """
     import torch
 
