@@ -69,7 +69,7 @@ class AngleDistortion(Result):
         return f"AngleDistortion({len(self.rows)} layers, {self.ratios.shape[1]} pairs)"
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return [
             {
                 "layer": row.layer, "kind": row.kind, "depth": row.depth,

@@ -77,11 +77,11 @@ class Blocks:
 
     @property
     def summary(self) -> str:
-        """Return name, rows, shape and blocks in one line."""
+        """Return the name, rows, shape and blocks in one line."""
         return f"{self.name}: {len(self)} rows {'×'.join(map(str, self.shape))} in {len(self.blocks)} blocks"
 
     def dask_array(self) -> dask.array.Array:
-        """The rows as a `dask.array`, a chunk for each block, read when computed."""
+        """Return the rows as a `dask.array`, a chunk for each block, read when computed."""
         arrays, read = library("dask.array"), library("dask.delayed").delayed(_values)
         chunks = [arrays.from_delayed(read(block), (len(block), *self.shape), np.float32) for block in self]
         joined: dask.array.Array = arrays.concatenate(chunks)
@@ -226,7 +226,7 @@ def _labels(column: Any) -> Any:
 
 
 def _matrix(path: Path, table: Any) -> Any:
-    """``[rows, values]``: the first column of lists, or all columns of numbers next to each other."""
+    """Return ``[rows, values]``: the first column of lists, or all columns of numbers next to each other."""
     arrays = arrow_arrays(str(path), table)
     lists = [values for values in arrays.values() if values.ndim > 1]
     if lists:

@@ -32,7 +32,7 @@ _bit_count: Any = intrinsic(_typed_bit_count)  # number of ones of a 64-bit word
 
 @compiled
 def _distances(block: Any, query: Any, out: Any) -> int:
-    """Distances of a block's codes to a query into ``out``; returns the smallest."""
+    """Write distances of a block's codes to a query into ``out``; return the smallest."""
     for i in range(BLOCK):
         out[i] = _bit_count(block[0, i] ^ query[0])
     for word in range(1, query.shape[0]):

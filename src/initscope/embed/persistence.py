@@ -131,7 +131,7 @@ def _encode_a_row(hasher: Hasher) -> None:
 
 
 def _is_learned(name: str) -> bool:
-    """Whether an attribute is what ``fit`` leaves, by scikit-learn's naming."""
+    """Return whether an attribute is what ``fit`` leaves, by scikit-learn's naming."""
     return name.endswith("_") and not name.startswith("_")
 
 

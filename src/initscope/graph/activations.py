@@ -80,11 +80,11 @@ class ActivationRow:
         return self.bounds_of if self.saturates else None
 
     def bounds_of(self, module: Any) -> Range:
-        """Least and largest value of the output of a module."""
+        """Return the least and largest value of the output of a module."""
         return self.bounds(module) if callable(self.bounds) else self.bounds
 
     def build(self, *parameters: float) -> nn.Module:
-        """A module of it."""
+        """Return a module of this activation."""
         return ActivationLayer(self.name) if self.module is None else self.module(*parameters)
 
 
@@ -106,7 +106,7 @@ def _prelu(module: nn.PReLU) -> Activation | None:
 
 @lru_cache(maxsize=32)
 def _softplus(beta: float, threshold: float) -> Activation:
-    """One activation for all modules with these parameters, which then share their grids."""
+    """Return one activation for all modules with these parameters, which then share their grids."""
     return theory.activation(nn.Softplus(beta, threshold).forward, kinks=())
 
 

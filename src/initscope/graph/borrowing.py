@@ -198,7 +198,7 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
 
 
 def _parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
-    """The parameters of modules, each once."""
+    """Return the parameters of modules, each once."""
     parameters: dict[int, nn.Parameter] = {}
     for module in modules:
         for parameter in module._parameters.values():

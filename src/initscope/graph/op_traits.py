@@ -113,7 +113,7 @@ def traits_of_module(module: nn.Module, path: str = "") -> Traits:
 
 
 def _weight_names(module: nn.Module, path: str) -> tuple[str, ...]:
-    """Paths of the parameters of a module that have two or more axes."""
+    """Return paths of the parameters of a module that have two or more axes."""
     names = []
     for name, parameter in module.named_parameters():
         if parameter.dim() > 1:

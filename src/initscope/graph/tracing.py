@@ -30,7 +30,7 @@ def trace(
     recorded: int = 64,
     opened: bool = False,
 ) -> Graph:
-    """The steps of ``model``.
+    """Return the steps of ``model``.
 
     Parameters
     ----------

@@ -320,7 +320,7 @@ def _check(model: Any, method: str, seed: int, noise: float, iterations: int | N
 
 
 def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
-    """Outputs as a tensor in the precision to compute in."""
+    """Return outputs as a tensor in the precision to compute in."""
     try:
         given = outputs.detach().cpu() if isinstance(outputs, Tensor) else torch.from_numpy(np.asarray(outputs))
     except TypeError as error:
@@ -339,7 +339,7 @@ def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
 
 
 def _is_single(steps: Graph, last: Node, chain: Chain, given: Tensor, input_shape: Sequence[int] | None) -> bool:
-    """Whether the outputs are one sample without a batch."""
+    """Return whether the outputs are one sample without a batch."""
     if input_shape is not None:
         with torch.no_grad():
             try:

@@ -61,7 +61,7 @@ def _usable_slope(variance: float, sigma: Activation) -> float:
 
 
 def preactivation_variance(second_moment: float, source: Source = "relu") -> float:
-    """The variance k with :math:`E[σ(X)^2]` equal to the outputs' mean square: how large the input was.
+    """Return the variance k with :math:`E[σ(X)^2]` equal to the outputs' mean square: how large the input was.
 
     The second moment must grow with the variance, as that of all common activations does.
 
@@ -203,7 +203,7 @@ def active_condition(expansivity: Array) -> Array:
 
 
 def noise_amplification(inputs: int, active: int, sd: float = 1.0) -> float:
-    r"""Root mean square error of the input per unit of noise on each active output of a Gaussian layer.
+    r"""Return the root mean square error of the input per unit of noise on each active output of a Gaussian layer.
 
     Beyond the sources: the mean of an inverse Wishart matrix.
 

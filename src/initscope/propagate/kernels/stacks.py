@@ -143,7 +143,7 @@ def _maps(stack: ReluStack, images: Tensor, others: Tensor | None, tangent: bool
 
 
 def _pairs(stack: ReluStack, left: Side, right: Side, *, tangent: bool, alike: bool) -> list[Floats]:
-    """Sums over positions, ``[images, blocks, lanes]``: covariances, and tangents if wanted."""
+    """Return sums over positions, ``[images, blocks, lanes]``: covariances, and tangents if wanted."""
     lanes = _LANES * max(1, _BLOCK // max(map(math.prod, left.sizes)) // _LANES)
     blocks = right.blocks(lanes)
     totals = [np.zeros((len(left), len(blocks), lanes), np.float32) for _ in range(2 if tangent else 1)]

@@ -107,7 +107,7 @@ class Activation:
         return self._distance(xp, kxx, kyy, d)
 
     def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
-        """Second moments and squared distance after σ: ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)``.
+        """Return second moments and squared distance after σ: ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)``.
 
         Many elements at once (20,000 or more, without gradients) are interpolated if there is no closed form, with a
         relative error of 1e-7.

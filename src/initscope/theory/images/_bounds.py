@@ -30,7 +30,7 @@ __all__ = [
 
 
 def relu_cosine_bounds(rho: Array) -> tuple[Array, Array]:
-    r"""Least and greatest mean cosine that one ReLU layer can give to images of cosine ρ.
+    r"""Return the least and greatest mean cosine that one ReLU layer can give to images of cosine ρ.
 
     .. math:: \max(\rho, 0) \le \bar\rho_{out} \le \frac{1+\rho}{2}
 
@@ -131,7 +131,7 @@ def contracting_positions(
 
 
 def _contraction(x: Array, y: Array, **window_arguments: Any) -> tuple[Array, Array, int]:
-    """Maps of ‖[x]‖‖[y]‖ and of the contracting positions, and the number of taps."""
+    """Return maps of ‖[x]‖‖[y]‖ and of the contracting positions, and the number of taps."""
     xp, x, y = check_pairs(x, y)
     x, y = xp.astype(x, xp.float64), xp.astype(y, xp.float64)  # in float32, two degrees would pass for parallel
     windows = Windows.read(x.shape[2:], **window_arguments)
@@ -152,7 +152,7 @@ class ExcessBound(Result):
     """How many positions contribute."""
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per pair."""
+        """Return one row per pair."""
         return rows_of_columns(self)
 
 

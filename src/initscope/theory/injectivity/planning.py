@@ -42,7 +42,7 @@ class Expansivity(Result):
     method: str
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return [layer.to_dict() for layer in self.layers]
 
 

@@ -149,7 +149,7 @@ def masked_inner_product_bound(width: int, eps: float) -> float:
 
 
 def chernoff_rates(eps: float, *, keep: float = 0.5) -> tuple[float, float]:
-    r"""Best Chernoff exponents (lower tail, upper tail) of a masked layer with keep probability p.
+    r"""Return best Chernoff exponents (lower tail, upper tail) of a masked layer with keep probability p.
 
     .. math:: I(a) = \sup_\lambda\ \lambda a - \log\Bigl(1 - p + \frac{p}{\sqrt{1 - 2\lambda/p}}\Bigr),
               \qquad a = 1 \mp \varepsilon
@@ -179,7 +179,7 @@ def _rate(excess: float, keep: float) -> float:
 
 
 def chernoff_bound(width: int, eps: float, *, keep: float = 0.5, samples: int = 1) -> float:
-    r"""Best two-sided Chernoff bound of one layer, :math:`N(e^{-m I(1-\varepsilon)} + e^{-m I(1+\varepsilon)})`.
+    r"""Return best two-sided Chernoff bound of one layer, :math:`N(e^{-m I(1-\varepsilon)} + e^{-m I(1+\varepsilon)})`.
 
     The technique of lemmas 2 and 5 with its parameter optimized on each side.
 
@@ -206,7 +206,7 @@ def chernoff_width(eps: float, delta: float, *, depth: int = 1, samples: int = 1
 
 
 def _widths(widths: Sequence[int]) -> list[int]:
-    """The widths of a network's layers as a checked list."""
+    """Return the widths of a network's layers as a checked list."""
     checked = [check_count("width", width) for width in widths]
     if not checked:
         raise InputError("widths is empty; give the width of every layer, for example [1000] * 10")

@@ -82,7 +82,7 @@ class Statement(Result):
         return frozenset(_labels(self.title))
 
     def table(self) -> list[dict[str, Any]]:
-        """One row: source, title, functions and reproductions."""
+        """Return one row: source, title, functions and reproductions."""
         functions, shown = ", ".join(self.functions), ", ".join(self.reproductions)
         return [{"source": self.source, "statement": self.title, "functions": functions, "reproductions": shown}]
 
