@@ -1,4 +1,4 @@
-"""initscope: what a neural network does to the geometry of data before it has learned anything, and after.
+"""initscope: the effect of a neural network on the geometry of data, before training and after.
 
 Predict it (`predict`), measure it (`measure`), plan for it, use it. The formulas are in `initscope.theory`.
 """

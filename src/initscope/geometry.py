@@ -106,7 +106,7 @@ class Row(Result):
 
 
 def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows with the numbers of their layers; a layer that is called several times counts once."""
+    """Return the rows with the numbers of their layers; a layer that is called several times counts once."""
     rows, number_of, numbers, last = tuple(rows), dict[Any, int](), list[int](), 0
     for row in rows:
         if row.role in LAYER_ROLES:
@@ -126,7 +126,7 @@ def named(layer: str, kind: str) -> str:
 
 
 def is_number(name: str) -> bool:
-    """Whether a module's own name is a number, as in a `torch.nn.Sequential`."""
+    """Return whether a module's own name is a number, as in a `torch.nn.Sequential`."""
     return name.rpartition(".")[2].isdigit()
 
 

@@ -38,6 +38,34 @@ def unknown():
     return nn.Sequential(*norms), (4, 3, 3)
 
 
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first_layer_of_the_branch, self.second_layer_of_the_branch = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        return x + self.second_layer_of_the_branch(torch.relu(self.first_layer_of_the_branch(x)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loop, self.head = nn.LSTM(4, 8, num_layers=2, batch_first=True), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.loop(x)[0][:, -1])
+
+
+def nested():
+    inner = nn.Sequential(nn.Sequential(nn.Sequential(nn.Linear(16, 16), nn.GELU()), nn.Dropout(0.1)), nn.LayerNorm(16))
+    return nn.Sequential(inner, nn.Linear(16, 4)), (16,)
+
+
+def pooled():
+    parts = (nn.Conv2d(3, 6, 3, groups=3), nn.SiLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return nn.Sequential(*parts, nn.Linear(6, 4)), (3, 8, 8)
+
+
 NETWORKS = {
     "small": lambda: dense(1, nn.ReLU),
     "deep": lambda: dense(30, nn.ReLU),
@@ -45,6 +73,10 @@ NETWORKS = {
     "convolutional": convolutional,
     "attention": attention,
     "unknown": unknown,
+    "residual": lambda: (nn.Sequential(*(Residual() for _ in range(12)), nn.Linear(16, 4)), (16,)),
+    "recurrent": lambda: (Recurrent(), (5, 4)),
+    "nested": nested,
+    "pooled": pooled,
 }
 
 

@@ -2,9 +2,13 @@
 
 import json
 import socket
+import sys
+import types
 
 import pytest
+import torch
 
+import initscope
 from initscope.errors import InputError, MissingDependencyError
 from initscope.models import load_model
 
@@ -83,3 +87,25 @@ def test_timm(no_network):
     assert sum(parameter.numel() for parameter in model.parameters()) > 10**7
     with pytest.raises(InputError, match="did you mean resnet18"):
         load_model("timm:resnet81")
+
+
+def test_names_of_timm_with_a_library_in_its_place(monkeypatch):
+    """timm is not installed here: a module with its two functions shows what is asked of it, in Python and by name."""
+    created = []
+
+    def create_model(name, pretrained):
+        created.append((name, pretrained))
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(10)
+        )
+
+    stand_in = types.SimpleNamespace(create_model=create_model, list_models=lambda: ["resnet18"])
+    monkeypatch.setitem(sys.modules, "timm", stand_in)
+    quick = {"pairs": 8, "prediction": False, "alternatives": False, "trial": False}
+    report = initscope.inspect("timm:resnet18", "digits", **quick)
+    assert report.layers == 2
+    assert created == [("resnet18", False)]
+    with pytest.raises(InputError, match="did you mean resnet18"):
+        load_model("timm:resnet81")
+    with pytest.raises(InputError, match=r"load it first: initscope.models.load_model\('timm:resnet18'\)"):
+        initscope.predict("timm:resnet18", "digits")

@@ -109,7 +109,7 @@ def _packed(value: Any, arrays: list[Any]) -> Any:
 
 
 def _packed_array(value: Any, arrays: list[Any]) -> Any:
-    """An array or a tensor; numbers that NumPy has no type for become float32."""
+    """Return an array or a tensor; numbers that NumPy has no type for become float32."""
     name = "$array"
     if hasattr(value, "detach"):
         name, value = "$tensor", value.detach().cpu().resolve_conj()
@@ -140,7 +140,7 @@ def _fields(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _plain_fields(cls: Any) -> Sequence[str] | None:
-    """Fields of a named tuple, or of another class that names its own; None: it is not saved."""
+    """Return fields of a named tuple, or of another class that names its own; None: it is not saved."""
     names: Sequence[str] | None = getattr(cls, "_fields", None) or getattr(cls, "saved_fields", None)
     return names
 
@@ -180,7 +180,7 @@ def _tensor(array: Any) -> Any:
 
 
 def _object(name: str, given: dict[str, Any]) -> Any:
-    """An object of a class of this package with these fields; its own code does not run."""
+    """Return an object of a class of this package with these fields; its own code does not run."""
     match = _CLASS.fullmatch(name)
     try:
         cls = None if match is None else getattr(importlib.import_module(match[1]), match[2], None)

@@ -34,7 +34,7 @@ _UNUSABLE: set[str] = set()
 
 
 def has_numba() -> bool:
-    """Whether numba is installed."""
+    """Return whether numba is installed."""
     return importlib.util.find_spec("numba") is not None
 
 

@@ -1,6 +1,6 @@
 """Digests of the contents of files, arrays and this package; file names and times do not identify a content.
 
-The driver of a distributed run sends digests along, and every worker compares them with what it has loaded itself.
+The driver of a distributed run sends digests, and every worker compares them with the content that it has loaded.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _HELD: list[Lock] = []
 
 
 def has_faiss() -> bool:
-    """Whether faiss is installed."""
+    """Return whether faiss is installed."""
     return importlib.util.find_spec("faiss") is not None
 
 

@@ -131,7 +131,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 def exclusive(path: str | os.PathLike[str], refusal: str) -> Iterator[None]:
     """Hold the lock of the file at ``path``, created if missing; `InputError` with ``refusal`` if it is taken.
 
-    The file stays; its lock ends with the process.
+    The file is not removed; its lock ends with the process.
     """
     with _write_errors(Path(path)):
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
@@ -187,7 +187,10 @@ def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None
 
 
 def read_small(path: str | os.PathLike[str], what: str, hint: str, most: int = 1 << 24) -> bytes:
-    """Return the bytes of a file; `InputError` for more than ``most``, for devices and pipes, and as `reading`."""
+    """Return the bytes of a file.
+
+    `InputError` for more than ``most`` bytes, for devices and pipes, and for read errors.
+    """
     with reading(path, what, hint), open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:

@@ -25,7 +25,7 @@ class Augmentation:
             raise InputError(f"shift = {shift} must be below the side of the images, {min(shape[2:])}")
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
-        """New tensors; the images that are given stay as they are."""
+        """Return new tensors; the given images are not changed."""
         if self.flip:
             mirrored = torch.rand(len(images)) < 0.5
             images = torch.where(mirrored[:, None, None, None], images.flip(3), images)

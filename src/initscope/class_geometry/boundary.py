@@ -35,7 +35,7 @@ class BoundaryPoints:
 
 
 def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
-    """Exact search over all ``rows [N, …]``: one matrix product of anchors with rows.
+    """Search exactly over all ``rows [N, …]``: one matrix product of anchors with rows.
 
     Parameters
     ----------

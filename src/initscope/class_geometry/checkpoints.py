@@ -72,11 +72,11 @@ class Separations(Result):
         return f"Separations({', '.join(self.networks)})"
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per network and layer."""
+        """Return one row per network and layer."""
         return [{"network": name} | row for name, network in self.networks.items() for row in network.table()]
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"networks": {name: …}, "tests": [...]}``, tests at `shown_layers`; ``collapses`` with probes."""
+        """Return ``{"networks": {name: …}, "tests": [...]}``, tests at `shown_layers`; ``collapses`` with probes."""
         content = {
             "networks": {name: network.to_dict() for name, network in self.networks.items()},
             "tests": [test.to_dict() for layer in self.shown_layers for test in self.tests(layer)],
@@ -128,14 +128,14 @@ class Separations(Result):
         return ax
 
     def _html(self) -> str:
-        """The whole page."""
+        """Return the whole page."""
         from initscope.class_geometry.page import render
 
         return render(self)
 
 
 def _compared(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, ...]:
-    """Both medians, superiority and its p-value, distance of the distributions and its; NaN for a dead layer."""
+    """Return medians, superiority and distance of the distributions with p-values; NaN for a dead layer."""
     from scipy.stats import ks_2samp, mannwhitneyu
 
     before, after = before[np.isfinite(before)], after[np.isfinite(after)]

@@ -41,7 +41,7 @@ class AccuracyByDistance(Result):
     standard_error: dict[str, tuple[float, ...]]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per group."""
+        """Return one row per group."""
         return [
             {"group": group + 1, "distance": distance}
             | {name: values[group] for name, values in self.accuracy.items()}
@@ -50,7 +50,7 @@ class AccuracyByDistance(Result):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Accuracy against the group, with two standard errors."""
+        """Return the accuracy against the group, with two standard errors."""
         ax = make_axes(ax)
         groups = range(1, len(self.distance) + 1)
         for name, values in self.accuracy.items():
@@ -94,7 +94,7 @@ def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | No
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     train, test : ImageSet or (images, labels)
         Samples that the classifier is fitted on, and samples to classify.
     layer : str, optional
@@ -114,7 +114,7 @@ def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | No
 
 
 def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: int = 10) -> AccuracyByDistance:
-    """Accuracy of classifiers by groups (deciles) of a distance.
+    """Return the accuracy of classifiers by groups (deciles) of a distance.
 
     Source: the conclusion of [Bronstein2016]_: random weights serve average points, training the boundaries.
 

@@ -69,7 +69,7 @@ class AngleDistortion(Result):
         return f"AngleDistortion({len(self.rows)} layers, {self.ratios.shape[1]} pairs)"
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return [
             {
                 "layer": row.layer, "kind": row.kind, "depth": row.depth,
@@ -104,7 +104,7 @@ def angle_distortion(
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     images : ImageSet, array or tensor
     pairs : int
         Random pairs; no labels are needed.

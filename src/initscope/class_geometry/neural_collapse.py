@@ -71,11 +71,11 @@ class Collapse(Result):
     samples: int
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return [row.to_dict() for row in self.rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Accuracy of the linear probe and of the nearest class mean by layer, with two standard errors."""
+        """Return the accuracy of the linear probe and of the nearest class mean by layer, with two standard errors."""
         ax = make_axes(ax)
         for name, marker in (("probe_accuracy", "o-"), ("class_mean_accuracy", "s--")):
             values = [getattr(row, name) for row in self.rows]
@@ -101,7 +101,7 @@ def collapse(
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     images, labels
         As in `separation`. Collapse is defined on training samples; held-out samples show what generalizes.
     samples : int
@@ -135,7 +135,7 @@ def collapse(
 
 
 def layer_rows(model: nn.Module, images: Tensor, layers: tuple[Layer, ...]) -> dict[str, NDArray[np.float32]]:
-    """Outputs ``[N, D]`` of the layers."""
+    """Return outputs ``[N, D]`` of the layers."""
     kept = {layer.name: np.empty((len(images), layer.values), dtype=np.float32) for layer in layers}
 
     def keep(name: str, first: int, values: Tensor) -> None:

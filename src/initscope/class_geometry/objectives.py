@@ -34,7 +34,7 @@ def random_triplets(classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def triplet(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
-    """`torch.nn.functional.triplet_margin_loss` of unit embeddings on `random_triplets` of the batch."""
+    """Return `torch.nn.functional.triplet_margin_loss` of unit embeddings on `random_triplets` of the batch."""
     anchor, positive, negative = random_triplets(classes)
     unit = F.normalize(embeddings)
     if not len(anchor):
@@ -100,7 +100,7 @@ class Objective:
         return len(self.classes) if self.partly else len(self.labeled)
 
     def __call__(self, pick: Tensor) -> Tensor:
-        """Loss of the items ``pick``."""
+        """Return the loss of the items ``pick``."""
         if self.criterion is None:
             return self._cross_entropy(self.labeled[pick])[0]
         if self.partly:

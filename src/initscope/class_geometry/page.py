@@ -51,7 +51,7 @@ def headline(separations: Separations) -> str:
 
 
 def render(separations: Separations, *, title: str = "Distances within and between classes") -> str:
-    """The page as text."""
+    """Return the page as text."""
     first_network = next(iter(separations.networks.values()))
     tests = [_test_row(test) for layer in separations.shown_layers for test in separations.tests(layer)]
     tables = {

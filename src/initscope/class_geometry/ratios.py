@@ -78,7 +78,10 @@ class LayerSeparation(Result):
     recall: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat: ``intra_random``, ``intra_random_low``, ``intra_random_high``, …; None where not measured."""
+        """Return a flat dict: ``intra_random``, ``intra_random_low``, ``intra_random_high``, ….
+
+        None if not measured.
+        """
         flat: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Interval):
@@ -117,7 +120,7 @@ class Separation(Result):
         return f"Separation({len(self.rows)} layers, {len(self.points)} anchors, {len(self.classes)} classes)"
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return [row.to_dict() for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,7 +134,7 @@ class Separation(Result):
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Medians by layer with their intervals: within classes solid, between classes dashed."""
+        """Return medians by layer with their intervals: within classes solid, between classes dashed."""
         ax = make_axes(ax)
         for number, reading in enumerate(READINGS):
             for side, line in (("intra", "-"), ("inter", "--")):
@@ -171,7 +174,7 @@ def separation(
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode and left unchanged.
+        It runs in evaluation mode and is restored.
     images, labels
         Array or tensor and one label each, or an `ImageSet`; at least two classes, each with at least two samples.
     anchors : int
@@ -216,7 +219,7 @@ def separation_of(
     layers: Collection[str] | None = None,
     rechosen: bool = True,
 ) -> Separation:
-    """`separation` of triplets that are already chosen."""
+    """Return `separation` of triplets that are already chosen."""
     watched = layers_of(model, data.images, layers)
     followed = follow(model, data, chosen, watched)
     searched, spreads = (
@@ -249,7 +252,7 @@ def separation_of(
 
 
 def _by_anchor(values: Floats) -> Floats:
-    """``[anchors, 2]``: both values of an anchor, which do not vary independently of each other."""
+    """Return ``[anchors, 2]``: both values of an anchor, which do not vary independently of each other."""
     return values.reshape(2, -1).T
 
 
@@ -260,7 +263,7 @@ def _ratios(
     searched: dict[str, Searched],
     scale: Floats,
 ) -> dict[str, Floats]:
-    """Ratios ``[layers, anchors]`` by column, each layer's scale ``[layers, 1]`` divided out."""
+    """Return ratios ``[layers, anchors]`` by column, each layer's scale ``[layers, 1]`` divided out."""
     after = np.stack([followed[layer.name].distance for layer in layers])
     before = np.where(chosen.distance > 0, chosen.distance, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):

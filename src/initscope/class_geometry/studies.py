@@ -58,7 +58,7 @@ class Study(Result):
     settings: tuple[Setting, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per setting."""
+        """Return one row per setting."""
         return [
             {
                 "training": setting.name,
@@ -290,7 +290,7 @@ def _own_depth(data: Labeled) -> NDArray[np.float64]:
 
 
 def _hidden(data: Labeled, per_class: int, seed: int) -> NDArray[np.int64]:
-    """Class numbers with all but ``per_class`` of each class hidden."""
+    """Return class numbers with all but ``per_class`` of each class hidden."""
     order = generator(seed, "labels that are kept").permutation(len(data))
     shown = np.full(len(data), UNLABELED, dtype=np.int64)
     for label in range(len(data.names)):

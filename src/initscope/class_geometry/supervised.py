@@ -55,7 +55,7 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The first evaluation at or below ``target``; ``file`` holds the state dict ('' where nothing is written)."""
+    """The first evaluation at or below ``target``; ``file`` holds the state dict ('' if nothing is written)."""
 
     target: float
     test_error: float
@@ -77,7 +77,7 @@ class Training(Result):
         return self.history[-1].test_error
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per evaluation."""
+        """Return one row per evaluation."""
         return [vars(evaluation) for evaluation in self.history]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -302,7 +302,7 @@ def _test_set(data: Labeled, test: Any, seed: int) -> tuple[Labeled, Labeled]:
 
 
 def _laid_out(model: nn.Module, images: Tensor) -> nn.Module:
-    """The model with the memory layout in which convolutions of images are fastest; values stay."""
+    """Return the model in the memory layout that is fastest for convolutions of images; its values do not change."""
     if images.dim() == 4:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
@@ -341,14 +341,14 @@ def _outputs(model: nn.Module, images: Tensor) -> np.ndarray:
 
 
 def _described(loss: Callable[..., Any]) -> str:
-    """A loss of the caller's own: its name, or its attributes if it is a module, and its code."""
+    """Return a loss of the caller's own: its name, or its attributes if it is a module, and its code."""
     function = loss if hasattr(loss, "__code__") else getattr(type(loss), "forward", type(loss).__call__)
     shown = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__qualname__)
     return f"{shown} {_code(function)}"
 
 
 def _structure(model: nn.Module) -> str:
-    """A digest of a model's modules, of their settings and of the code of their forward passes."""
+    """Return a digest of a model's modules, of their settings and of the code of their forward passes."""
     kinds = {type(module): None for module in model.modules()}
     return digest_of([repr(model), *(_code(kind.forward) for kind in kinds)])
 
@@ -366,5 +366,5 @@ def _code(function: Any) -> str:
 
 
 def _digest(tensors: Iterable[Tensor]) -> str:
-    """A text that differs between tensors that differ."""
+    """Return a text that differs between tensors that differ."""
     return array_digest(*(tensor.detach().numpy() for tensor in tensors))

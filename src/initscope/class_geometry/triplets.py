@@ -112,7 +112,7 @@ def choose(data: Labeled, anchors: int, *, boundary: bool, seed: int) -> Chosen:
 
 
 def follow(model: nn.Module, data: Labeled, chosen: Chosen, layers: Sequence[Layer]) -> dict[str, Followed]:
-    """Distances and angles of the chosen points after every layer."""
+    """Return distances and angles of the chosen points after every layer."""
     count, group = chosen.points.shape
     shape = (count, group - 1)
     results = {layer.name: Followed(np.empty(shape), np.empty(shape)) for layer in layers}
@@ -128,7 +128,7 @@ def follow(model: nn.Module, data: Labeled, chosen: Chosen, layers: Sequence[Lay
 
 
 def spreads_of(model: nn.Module, data: Labeled, layers: Sequence[Layer]) -> dict[str, float]:
-    """Root of the total variance of every layer's outputs over all samples."""
+    """Return the root of the total variance of every layer's outputs over all samples."""
     spreads = {layer.name: Spread() for layer in layers}
     watch_layers(model, data.images, layers, lambda name, first, values: spreads[name].add(values))
     return {name: spread.root for name, spread in spreads.items()}
@@ -236,7 +236,7 @@ def _sketched(values: Tensor, order: Tensor, sign: Tensor) -> Tensor:
 
 
 def to_anchor(grouped: Tensor) -> tuple[Floats, Floats]:
-    """Distances and angles (radians) of the first point of each group to the others; NaN for a zero vector."""
+    """Return distances and angles (radians) of the first point of each group to the others; NaN for a zero vector."""
     anchor, others = grouped[:, :1], grouped[:, 1:]
     distance = (others - anchor).norm(dim=2).double()
     lengths = grouped.norm(dim=2).double()

@@ -42,7 +42,7 @@ class ConfigurationOptions:
 
 
 def is_configuration(model: str) -> bool:
-    """Whether MODEL is a Hugging Face configuration: a .json file, a folder with a config.json, or hf:NAME."""
+    """Return whether MODEL is a Hugging Face configuration: a .json file, a folder with a config.json, or hf:NAME."""
     return model.startswith("hf:") or model.lower().endswith(".json") or (Path(model) / "config.json").is_file()
 
 

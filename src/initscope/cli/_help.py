@@ -99,7 +99,7 @@ _TITLES = {title: Group(title, sort_key=position) for position, title in enumera
 
 
 def command_group(name: str) -> Group:
-    """The group of a command in `initscope --help`."""
+    """Return the group of a command in `initscope --help`."""
     return _TITLES[next((title for title, names in _GROUPS.items() if name in names), "More")]
 
 

@@ -13,7 +13,7 @@ __all__ = ["Seed", "Whole"]
 
 
 def _whole(_: Any, tokens: Sequence[Token]) -> int:
-    """A whole number as it is written; 2.9 is a mistake, not 2."""
+    """Parse a whole number; 2.9 is an error, not 2."""
     try:
         return int(tokens[0].value)
     except ValueError:

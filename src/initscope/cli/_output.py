@@ -178,7 +178,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], **options: Any) -> None:
 
 
 def text_width() -> int:
-    """Columns of running text: those of the terminal, and no more than a line is easily read."""
+    """Return columns of running text: those of the terminal, and no more than a line is easily read."""
     import shutil
 
     return min(shutil.get_terminal_size().columns, _FILE_WIDTH) if sys.stdout.isatty() else _FILE_WIDTH

@@ -146,7 +146,7 @@ def stage_text(stage: Stage, now: float) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """A number per second, or per minute if it is small.
+    """Return a number per second, or per minute if it is small.
 
     >>> rate_text(1234.5), rate_text(2.345), rate_text(0.05)
     ('1234/s', '2.3/s', '3/min')
@@ -156,7 +156,7 @@ def rate_text(rate: float) -> str:
 
 
 def bar(stage: Stage, marks: str = "━─") -> str:
-    """The share of a stage that is done, as a bar.
+    """Return the share of a stage that is done, as a bar.
 
     >>> bar(Stage("trying alternatives", 4, began=0.0, done=1))
     '━━━━────────────'
@@ -166,7 +166,7 @@ def bar(stage: Stage, marks: str = "━─") -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A length of time in words.
+    """Return a length of time in words.
 
     >>> time_text(7.4), time_text(99), time_text(7300)
     ('7 s', '1 min 39 s', '2 h 1 min')

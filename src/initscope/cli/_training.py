@@ -46,7 +46,7 @@ class TrainingOptions:
     ] = None
 
     def apply(self, data: ImageSet) -> tuple[Any, dict[str, Any]]:
-        """The inputs without a column of targets, and the arguments of `initscope.inspect`."""
+        """Return the inputs without a column of targets, and the arguments of `initscope.inspect`."""
         inputs, targets = self._targets(data)
         from initscope.inspection.instruments import loss_named
 

@@ -42,7 +42,7 @@ class VectorSource:
 
 
 def load_vectors(source: VectorSource) -> ImageSet:
-    """The rows that the options name, as an `ImageSet` of vectors."""
+    """Return the rows that the options name, as an `ImageSet` of vectors."""
     from dataclasses import replace
 
     from initscope.data import gist
@@ -60,7 +60,7 @@ def load_vectors(source: VectorSource) -> ImageSet:
 
 
 def _is_matrix(path: str) -> bool:
-    """Whether this is a .npy file of a matrix of floats, which need not be read as a whole."""
+    """Return whether this is a .npy file of a matrix of floats, which need not be read as a whole."""
     if not path.endswith(".npy") or not Path(path).is_file():
         return False
     loaded = stored_arrays(Path(path), hint=_VECTORS)
@@ -77,7 +77,7 @@ class Codes:
 
 
 def mapped_vectors(path: Path) -> np.ndarray:
-    """The matrix of numbers of a .npy file, left on the disk: rows are read when they are used."""
+    """Open the matrix of numbers of a .npy file; it is not loaded: rows are read when they are used."""
     loaded = array_in_file(path, "vectors", _VECTORS)
     if not isinstance(loaded, StoredArray) or len(loaded.shape) != 2 or loaded.dtype.kind not in "fiu":
         raise InputError(f"{path}: holds no matrix of numbers; {_VECTORS}")
@@ -125,7 +125,7 @@ def read_codes(path: str | os.PathLike[str]) -> Codes:
 
 
 def stored_codes(path: str | os.PathLike[str]) -> tuple[StoredArray, int]:
-    """Codes in a file that is not read yet, and their length in bits."""
+    """Return codes in a file that is not read yet, and their length in bits."""
     hint = "make them with: initscope hash encode"
     loaded = array_in_file(path, "codes", hint)
     with reading(path, "a file of codes", hint):

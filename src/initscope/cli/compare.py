@@ -86,7 +86,7 @@ def _is_report(text: str) -> bool:
 
 
 def _built(text: str, first: str, source: InspectSource, shape: tuple[int, ...]) -> Any:
-    """A model; of a file of weights the first model with these; a path of a report as it is."""
+    """Load a model, the first model with the weights of a file, or a saved report."""
     if _is_report(text):
         return text
     if Path(text).suffix in _WEIGHTS:

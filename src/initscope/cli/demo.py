@@ -31,7 +31,7 @@ def demo(
     ] = None,
     format: Format = "table",
 ) -> None:
-    """Show what a deep CNN does to photographs at initialization; needs no data and no model."""
+    """Show the effect of a deep CNN on photographs at initialization; needs no data and no model."""
     from initscope.reproductions.photographs import photographs
 
     check_suffix(out, "--out", (".html", ".htm"))

@@ -106,7 +106,7 @@ def query(
 
 
 def _reranked(result: Any, asked: Codes, k: int, rerank: int, vectors: Path, queries: Path) -> Any:
-    """The nearest by exact cosine among the nearest codes; the vectors stay on the disk."""
+    """Return the nearest by exact cosine among the nearest codes; the vectors are not loaded into memory."""
     from initscope.embed import Neighbors, rerank as ranked
 
     rows, sides = mapped_vectors(vectors), mapped_vectors(queries)

@@ -204,7 +204,7 @@ def _pixels(
 
 
 def _center(extent: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Box (left, top, right, bottom) of the largest centered rectangle with the proportions of ``size``."""
+    """Return the box (left, top, right, bottom) of the largest centered rectangle with the proportions of ``size``."""
     width, height = extent
     scale = min(height / size[0], width / size[1])
     across, down = max(1, round(size[1] * scale)), max(1, round(size[0] * scale))

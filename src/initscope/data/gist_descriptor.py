@@ -135,7 +135,7 @@ def _names(labels: NDArray[Any]) -> tuple[str, ...]:
 
 
 def _checked(images: NDArray[Any]) -> NDArray[Any]:
-    """Images as [N, 1 or 3, H, W], or `InputError`."""
+    """Return images as [N, 1 or 3, H, W], or `InputError`."""
     if images.ndim == 3:
         images = images[:, None]
     if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:

@@ -41,7 +41,7 @@ def search_path() -> list[Path]:
 
 
 def find(*candidates: str) -> Path | None:
-    """Return the first of the ``candidates`` (paths inside a data folder) in the first folder that has one."""
+    """Return the first of the ``candidates`` (paths inside a data folder) in the first folder that contains one."""
     for folder in search_path():
         for candidate in candidates:
             if (folder / candidate).exists():

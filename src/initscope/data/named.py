@@ -27,7 +27,7 @@ LOADERS = {
 
 
 def names() -> tuple[str, ...]:
-    """Names of the data sets that `initscope.data.load` knows."""
+    """Return names of the data sets that `initscope.data.load` knows."""
     return tuple(LOADERS)
 
 

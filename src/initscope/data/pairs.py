@@ -159,7 +159,7 @@ def gaussian_pairs(
 
 
 def _unpack(images: Any, labels: Any = None, *, needed: bool = False) -> tuple[Any, Any]:
-    """Images and labels of an `ImageSet` or of plain arrays."""
+    """Return images and labels of an `ImageSet` or of plain arrays."""
     if isinstance(images, ImageSet):
         labels = images.labels if labels is None else labels
         images = images.images

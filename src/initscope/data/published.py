@@ -177,7 +177,7 @@ class _Bounded:
 
 
 def imagenet_sample(*, limit: int | None = None, resolution: int = 128) -> ImageSet:
-    """One photograph of each of 1,000 ImageNet classes, center crop; ``resolution`` 128 (1,000) or 224.
+    """Return one photograph of each of 1,000 ImageNet classes, center crop; ``resolution`` 128 (1,000) or 224.
 
     Read from ``imagenet_sample_RESOLUTION.npz`` (uint8 ``[N, H, W, 3]``, names) or from the folder
     ``imagenet-sample-images`` of JPEG files (any resolution) in a folder of ``INITSCOPE_DATA``.

@@ -93,7 +93,7 @@ def load(
 
 
 def as_data(data: Any) -> Any:
-    """Return names, paths, tables and data sets of other libraries as an `ImageSet`, and anything else as it is.
+    """Return names, paths, tables and data sets of other libraries as an `ImageSet`, and other objects unchanged.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def on_cluster(function: Callable[[Any], Any], jobs: Iterable[Job], address: str
 
 
 def connect(address: str, timeout: float) -> Any:
-    """A client of the scheduler at ``address``; `InputError` if there is none."""
+    """Return a client of the scheduler at ``address``; `InputError` if there is none."""
     distributed = library("distributed")
     try:
         # A client without a valid address is left half constructed and takes 20 seconds to close.

@@ -67,7 +67,7 @@ class SweepRun:
     model: str
 
     def id(self, options: Options, contents: Contents) -> str:
-        """A name from everything that the result depends on, with the sources of initscope and the version of torch."""
+        """Return a name from everything that the result depends on, with the sources of initscope and the version of torch."""
         text = json.dumps([asdict(self), asdict(options), asdict(contents), code_digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -96,11 +96,11 @@ class Sweep:
     models: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def contents(self, run: SweepRun) -> Contents:
-        """Digests of the data and the model of a run."""
+        """Return digests of the data and the model of a run."""
         return Contents(self.data.get(run.data, ""), self.models.get((run.model, run.data), ""))
 
     def by_id(self) -> dict[str, SweepRun]:
-        """Runs by their names, in order."""
+        """Return the runs by name, in order."""
         return {run.id(self.options, self.contents(run)): run for run in self.runs}
 
 
@@ -182,7 +182,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _grid(given: Mapping[str, Any], text: _Text) -> dict[str, list[Any]]:
-    """The lists, checked value by value; axes that are not given have their default, or [None]."""
+    """Return the lists, checked value by value; axes that are not given have their default, or [None]."""
     for key, values in given.items():
         if key not in AXES:
             raise text.error("grid", key, _unknown(key, AXES))
@@ -211,7 +211,7 @@ def _architecture(name: str, value: Any) -> None:
 
 
 def _fields(architecture: str) -> set[str]:
-    """Names in braces."""
+    """Return the names in braces."""
     try:
         parts = list(string.Formatter().parse(architecture))
     except ValueError as error:
@@ -250,7 +250,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[SweepRun]:
-    """All combinations; an axis that an architecture does not use does not multiply its runs."""
+    """Yield all combinations; an axis that an architecture does not use does not multiply its runs."""
     used = {architecture: _fields(architecture) for architecture in grid["architecture"]}
     for axis in IN_ARCHITECTURES:
         missing = [architecture for architecture, names in used.items() if axis in names and grid[axis] == [None]]

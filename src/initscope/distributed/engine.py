@@ -46,7 +46,7 @@ class SweepResult(Result):
     errors: dict[str, int]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row."""
+        """Return one row."""
         return [{"folder": self.folder, "runs": self.runs, "ran": self.ran, "failed": self.failed}]
 
 

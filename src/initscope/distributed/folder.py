@@ -75,7 +75,7 @@ class Folder:
         return states
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows, of runs as they were compacted."""
+        """Return all rows, of runs as they were compacted."""
         return [row for table in self._tables(None) for row in table.to_pylist()]
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -100,7 +100,7 @@ class _Worker:
         self._begun = 0.0
 
     def left(self, limit: float) -> float:
-        """Seconds that the job which runs still has."""
+        """Return the remaining seconds of the running job."""
         return max(0.0, self._begun + limit - time.monotonic())
 
     def give(self, job: Job) -> None:

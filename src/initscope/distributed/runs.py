@@ -33,7 +33,7 @@ _ONE_RUN = threading.Lock()
 
 
 def rows_of(job: Mapping[str, Any]) -> Rows:
-    """Rows of the run that ``job`` describes: ``{"run": the row of the grid, "options": …, "contents": …}``."""
+    """Return rows of the run that ``job`` describes: ``{"run": the row of the grid, "options": …, "contents": …}``."""
     import torch
 
     loops("initscope.theory._fused", pays=True)  # or rounding would depend on what this process ran before
@@ -54,7 +54,7 @@ def derived_seed(*parts: Any) -> int:
 def load_images(
     data: str, seed: int, pairs: int, normalize: str | None, limit: int | None, digest: str | None = None
 ) -> ImageSet:
-    """The inputs of a run; data that is drawn is drawn for its seed, two for each pair.
+    """Return the inputs of a run; data that is drawn is drawn for its seed, two for each pair.
 
     With the ``digest`` of `images_digest`, data with other content are refused, and loaded data are kept for the next
     run; without it, the data are loaded from their location.
@@ -119,7 +119,7 @@ class _Job:
         return named(self.run["initializer"])
 
     def model(self) -> torch.nn.Module:
-        """The model, with its own initial weights."""
+        """Return the model, with its own initial weights."""
         from initscope.models import load_model
 
         spec = self.run["model"]
@@ -177,7 +177,7 @@ def _rms(errors: Any) -> Any:
 
 
 def _geometry(geometry: Prediction | Measurement, cosine_se: Any, norm_se: Any) -> Rows:
-    """Means over pairs of every layer."""
+    """Return means over pairs of every layer."""
     from initscope.geometry import mean_over_pairs
 
     means = {name: mean_over_pairs(getattr(geometry, name)) for name in ("cosine", "angle", "norm_ratio", "rms_ratio")}
@@ -205,7 +205,7 @@ def _widths(job: _Job) -> Rows:
 
 
 def _inspected(job: _Job) -> Rows:
-    """Every row of the report, with the findings that begin there."""
+    """Return every row of the report, with the findings that begin there."""
     from initscope.inspection import inspect
 
     inputs, pairs = job.images.images, job.options["pairs"]

@@ -77,11 +77,11 @@ class Blocks:
 
     @property
     def summary(self) -> str:
-        """Return name, rows, shape and blocks in one line."""
+        """Return the name, rows, shape and blocks in one line."""
         return f"{self.name}: {len(self)} rows {'×'.join(map(str, self.shape))} in {len(self.blocks)} blocks"
 
     def dask_array(self) -> dask.array.Array:
-        """The rows as a `dask.array`, a chunk for each block, read when computed."""
+        """Return the rows as a `dask.array`, a chunk for each block, read when computed."""
         arrays, read = library("dask.array"), library("dask.delayed").delayed(_values)
         chunks = [arrays.from_delayed(read(block), (len(block), *self.shape), np.float32) for block in self]
         joined: dask.array.Array = arrays.concatenate(chunks)
@@ -103,7 +103,7 @@ class _Source(ABC):
 
     @abstractmethod
     def content(self) -> str:
-        """Return a digest of what the source holds now, quickly."""
+        """Return a digest of the present content of the source, quickly."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> ImageSet:
@@ -226,7 +226,7 @@ def _labels(column: Any) -> Any:
 
 
 def _matrix(path: Path, table: Any) -> Any:
-    """``[rows, values]``: the first column of lists, or all columns of numbers next to each other."""
+    """Return ``[rows, values]``: the first column of lists, or all columns of numbers next to each other."""
     arrays = arrow_arrays(str(path), table)
     lists = [values for values in arrays.values() if values.ndim > 1]
     if lists:
@@ -256,7 +256,7 @@ def open_blocks(
     size : int or pair of int, optional
         Folders of images: crop and resize to this.
     shape : tuple, optional
-        Shape of one row, where the source holds flat ones.
+        Shape of one row, if the source stores rows as flat vectors.
     normalize : str, optional
         ``imagenet`` or ``MEAN,STD``; "standardize" would need all rows at once.
     """

@@ -124,7 +124,7 @@ def _spread(values: list[Any], most: int = _MOST_CURVES) -> list[Any]:
 
 
 def _option(initializer: str) -> dict[str, float]:
-    """Numbers in the name of an initializer, as axes.
+    """Return numbers in the name of an initializer, as axes.
 
     >>> _option("lecun:gain=1.2,bias_variance=0.1")
     {'gain': 1.2, 'bias_variance': 0.1}
@@ -134,14 +134,14 @@ def _option(initializer: str) -> dict[str, float]:
 
 
 def _numbers(row: Row) -> dict[str, float]:
-    """All that a run's row has as numbers on axes."""
+    """Return all numbers of a run's row that can be on axes."""
     return {name: float(row[name]) for name in ("width", "depth") if row[name] is not None} | _option(
         row["initializer"]
     )
 
 
 def _results(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
-    """Numbers of every run: accuracy; or the ratios of angle and RMS, output over input."""
+    """Return numbers of every run: accuracy; or the ratios of angle and RMS, output over input."""
     runs: dict[str, list[Row]] = {}
     for row in rows:
         runs.setdefault(row["run"], []).append(row)
@@ -197,7 +197,7 @@ def _joined(parts: Iterable[str | None]) -> str:
 
 
 def _varying(results: Iterable[Result]) -> dict[str, set[float]]:
-    """Numbers of these runs with two values or more, and their values."""
+    """Return numbers of these runs with two values or more, and their values."""
     values: dict[str, set[float]] = {}
     for row, _ in results:
         for name, number in _numbers(row).items():
@@ -258,7 +258,7 @@ def _draw_line(axes: Axes, quantity: str, points: Mapping[float, Sequence[float]
 
 
 def phase_diagram(results: Sequence[Result], x: str, y: str, value: str) -> Axes:
-    """Means of numbers of runs over two of their axes, as colored cells."""
+    """Return means of numbers of runs over two of their axes, as colored cells."""
     cells: dict[tuple[float, float], list[float]] = {}
     for row, number in results:
         at = _numbers(row)

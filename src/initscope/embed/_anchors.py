@@ -8,7 +8,7 @@ __all__ = ["squared_distances"]
 
 
 def squared_distances(rows: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-    r"""Squared Euclidean distances ``[rows, anchors]`` in float64.
+    r"""Return squared Euclidean distances ``[rows, anchors]`` in float64.
 
     The squared distances are computed as :math:`\|x\|^2 - 2\langle x,a\rangle + \|a\|^2` around the mean of the
     anchors, because far from the origin the difference of large, nearly equal terms is rounding error.

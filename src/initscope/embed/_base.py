@@ -74,7 +74,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.weights_.dtype
 
     def _blocks(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Slices of ``X`` and their finite rows in the estimator's float type."""
+        """Yield slices of ``X`` and their finite rows in the estimator's float type."""
         size = max(_BLOCK_VALUES // max(self._row_values(), self.n_features_in_), 1)
         for start in range(0, len(X), size):
             rows = slice(start, min(start + size, len(X)))

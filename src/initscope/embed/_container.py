@@ -53,7 +53,7 @@ def read_arrays(
 def read_signed(
     path: str | os.PathLike[str], magic: bytes, version: int, kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], bytes]:
-    """`read_arrays`, and the checksum that the file ends with."""
+    """Return `read_arrays`, and the checksum that the file ends with."""
     path = Path(path)
     with reading(path, f"{kind} saved by initscope", "check the path"), open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -100,7 +100,7 @@ def expect(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], *s
 
 
 def _checked_digest(path: Path, file: BinaryIO, size: int) -> bytes:
-    """The checksum at the end of the file, if it is that of all before; a piece at a time."""
+    """Return the checksum at the end of the file, if it is that of all before; a piece at a time."""
     digest, left = hashlib.sha256(), size - _DIGEST
     file.seek(0)
     while left and (piece := file.read(min(_CHUNK, left))):
@@ -138,5 +138,5 @@ def _unpacked(file: BinaryIO, size: int, header_length: int) -> tuple[dict[str, 
 
 
 def _bytes(array: np.ndarray) -> Any:
-    """The array's memory as a buffer of bytes, without a copy."""
+    """Return the array's memory as a buffer of bytes, without a copy."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -85,23 +85,23 @@ class Graph:
         ends = faiss.vector_to_array(hnsw.cum_nneighbor_per_level)  # links up to each level
         inside = len(nodes) == 0 or (nodes.min() >= 0 and nodes.max() < len(codes))
         if not inside or (np.bincount(nodes, minlength=len(codes)) == 0).any():
-            raise ValueError("nodes are not those of the codes")
+            raise ValueError("nodes do not match the codes")
         if len(codes) == 0:
             return
         if levels.min() < 1 or levels.max() >= len(ends):
-            raise ValueError(f"levels from {levels.min()} to {levels.max()}")
+            raise ValueError(f"levels range from {levels.min()} to {levels.max()}")
         offsets = np.concatenate([[0], np.cumsum(ends[levels], dtype=np.int64)])
         links = expect(arrays, "links", np.int32, int(offsets[-1]))
         entry = int(expect(arrays, "entry", np.int64, 1)[0])
         if not 0 <= entry < len(codes) or levels[entry] != levels.max():
             raise ValueError(f"entry {entry}")
         if links.min() < -1 or links.max() >= len(codes):
-            raise ValueError(f"links from {links.min()} to {links.max()} among {len(codes)} codes")
+            raise ValueError(f"links point to codes {links.min()} to {links.max()}, but there are {len(codes)} codes")
         for level in range(1, int(levels.max())):
             linked = np.flatnonzero(levels > level)
             near = links[offsets[linked, None] + np.arange(ends[level], ends[level + 1])]
             if (levels[near[near >= 0]] <= level).any():
-                raise ValueError(f"links of level {level} to codes below it")
+                raise ValueError(f"links of level {level} point to codes of lower levels")
         self._distinct.add(codes)
         self._index.ntotal = len(codes)
         for array, vector in (

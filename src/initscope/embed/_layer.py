@@ -51,7 +51,7 @@ def kernel_shape(kernel_size: int, shape: Shape) -> tuple[int, int]:
 
 
 def local_rows(rng: np.random.Generator, rows: int, kernel_size: int, shape: Shape) -> np.ndarray:
-    """Rows of a cyclic convolution: a Gaussian filter each, at a random position each, zero elsewhere."""
+    """Return rows of a cyclic convolution: a Gaussian filter each, at a random position each, zero elsewhere."""
     channels, height, width = shape
     tall, wide = kernel_shape(kernel_size, shape)
     weights = np.zeros((rows, channels, height, width))
@@ -74,12 +74,12 @@ def orthonormal_groups(rows: np.ndarray) -> np.ndarray:
 
 
 def patch_sums(maps: np.ndarray, kernel: tuple[int, int]) -> np.ndarray:
-    """Sums over every cyclic patch of maps ``[N, height, width]``."""
+    """Return sums over every cyclic patch of maps ``[N, height, width]``."""
     for axis, taps in ((1, kernel[0]), (2, kernel[1])):
         maps = sum((np.roll(maps, -shift, axis=axis) for shift in range(1, taps)), start=maps)
     return maps
 
 
 def to_images(rows: np.ndarray, shape: Shape) -> np.ndarray:
-    """Rows as images ``[N, channels, height, width]``."""
+    """Return rows as images ``[N, channels, height, width]``."""
     return rows.reshape(len(rows), *shape)

@@ -1,7 +1,7 @@
 """Nearest codes by Hamming distance in one pass, compiled. Importing this file imports numba.
 
 Codes are stored in blocks of `BLOCK`, word by word (``uint64 [blocks, words, BLOCK]``), so that the distances of a
-block are computed by vector instructions. A block stays in the cache while all queries look at it.
+block are computed by vector instructions. A block stays in the cache while all queries are compared with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _bit_count: Any = intrinsic(_typed_bit_count)  # number of ones of a 64-bit word
 
 @compiled
 def _distances(block: Any, query: Any, out: Any) -> int:
-    """Distances of a block's codes to a query into ``out``; returns the smallest."""
+    """Write distances of a block's codes to a query into ``out``; return the smallest."""
     for i in range(BLOCK):
         out[i] = _bit_count(block[0, i] ^ query[0])
     for word in range(1, query.shape[0]):

@@ -32,7 +32,7 @@ class PlainFlat:
         self.codes = np.delete(self.codes, indices, axis=0)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and indices of the ``k`` nearest codes of each query, ties in the order of the codes."""
+        """Return distances and indices of the ``k`` nearest codes of each query, ties in the order of the codes."""
         nearest = np.empty((len(queries), k), dtype=np.int64)
         for rows, distances in hamming_blocks(queries, self.codes):
             keys = distances.astype(np.int64) * self.ntotal + np.arange(self.ntotal)  # no two alike

@@ -89,7 +89,7 @@ class AGH(Hasher):
         return self
 
     def _nearest(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Nearest anchors of each row and their squared distances, nearest first."""
+        """Return nearest anchors of each row and their squared distances, nearest first."""
         count = min(check_count("nearest", self.nearest), len(self.anchors_))
         indices, squares = np.empty((len(rows), count), dtype=np.int32), np.empty((len(rows), count))
         for part, block in self._blocks(rows):

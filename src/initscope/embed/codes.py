@@ -15,7 +15,7 @@ _BLOCK_ELEMENTS = 4_000_000  # distances held at once by `hamming_blocks`
 
 
 def code_bytes(bits: int) -> int:
-    """Number of bytes of a packed code."""
+    """Return the number of bytes of a packed code."""
     return -(-check_count("bits", bits) // 8)
 
 
@@ -29,7 +29,7 @@ def pack_bits(bits: Any) -> np.ndarray:
 
 
 def unpack_bits(codes: np.ndarray, bits: int) -> np.ndarray:
-    """The 0/1 columns of packed codes.
+    """Return the 0/1 columns of packed codes.
 
     >>> unpack_bits(pack_bits([[0, 1, 1]]), 3)
     array([[0, 1, 1]], dtype=uint8)
@@ -55,7 +55,7 @@ def check_codes(name: str, codes: Any, bits: int | None = None) -> np.ndarray:
 
 
 def words(codes: np.ndarray) -> np.ndarray:
-    """Codes as uint64 words, padded with zeros: distances are the same and popcounts eight times fewer."""
+    """Return codes as uint64 words, padded with zeros: distances are the same and popcounts eight times fewer."""
     width = -(-codes.shape[1] // 8) * 8
     if width != codes.shape[1]:
         padded = np.zeros((codes.shape[0], width), dtype=np.uint8)
@@ -65,7 +65,7 @@ def words(codes: np.ndarray) -> np.ndarray:
 
 
 def hamming_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Number of unequal bits of corresponding rows.
+    """Return the number of unequal bits of corresponding rows.
 
     >>> hamming_distance(pack_bits([[1, 0, 1]]), pack_bits([[0, 0, 1]]))
     array([1])

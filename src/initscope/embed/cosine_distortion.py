@@ -52,7 +52,7 @@ class CosineDistortion(Result):
     observed: np.ndarray = field(repr=False)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row, without the pairs."""
+        """Return one row, without the pairs."""
         hidden = ("input", "predicted", "observed")
         return [{name: value for name, value in self.to_dict().items() if name not in hidden}]
 
@@ -96,7 +96,7 @@ def row_cosines(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.nda
 
 
 def dense_spread(cosine: np.ndarray, width: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    r"""Predicted cosine after ``depth`` random ReLU layers, and its standard deviation.
+    r"""Return the predicted cosine after ``depth`` random ReLU layers, and its standard deviation.
 
     The standard deviation is that of `theory.norms.relu_stack_cosine_sd`.
     """

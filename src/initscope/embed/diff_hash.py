@@ -51,7 +51,7 @@ class DiffHash(SupervisedHasher):
 
 
 def pair_moments(X: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Mean of :math:`(x-x')(x-x')^T` over ordered pairs of like and of unlike rows.
+    r"""Return the mean of :math:`(x-x')(x-x')^T` over ordered pairs of like and of unlike rows.
 
     A set of n rows with scatter S around its mean has :math:`\sum (x-x')(x-x')^T = 2nS`.
     """

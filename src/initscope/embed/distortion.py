@@ -78,7 +78,7 @@ class HammingDistortion(Result):
     hamming: np.ndarray = field(repr=False)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row, without the pairs."""
+        """Return one row, without the pairs."""
         return [{name: value for name, value in self.to_dict().items() if name not in ("angles", "hamming")}]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -145,7 +145,7 @@ def _bias_test(deviations: np.ndarray) -> tuple[float | None, float | None]:
 
 
 def unequal_by_bit(codes: np.ndarray, left: np.ndarray, right: np.ndarray, bits: int) -> np.ndarray:
-    """Share of pairs of packed codes that differ in each bit."""
+    """Return the share of pairs of packed codes that differ in each bit."""
     counts = np.zeros(bits)
     for start in range(0, len(left), 1024):
         pick = slice(start, start + 1024)

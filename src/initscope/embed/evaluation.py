@@ -27,7 +27,7 @@ class Neighbors(Result):
     ids: np.ndarray
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per query and rank."""
+        """Return one row per query and rank."""
         return [
             {"query": query, "rank": rank + 1, "id": int(name), "distance": distance.item()}
             for query, (names, distances) in enumerate(zip(self.ids, self.distances))
@@ -35,7 +35,7 @@ class Neighbors(Result):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Distance against rank: each query, and the median of all."""
+        """Return the distance against rank: each query, and the median of all."""
         ax = make_axes(ax)
         ranks = range(1, self.distances.shape[1] + 1)
         ax.plot(ranks, self.distances.T, color="0.7", linewidth=0.8)

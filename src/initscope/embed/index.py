@@ -48,7 +48,7 @@ def _in_turn(method: Method) -> Method:
 
 
 class HammingIndex:
-    """Index of packed codes. Threads may share it: they take turns, and a batch of queries uses all cores by itself.
+    """Index of packed codes. Threads may share it: they wait for each other, and a batch of queries uses all cores.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class HammingIndex:
 
     @_in_turn
     def codes_and_ids(self) -> tuple[np.ndarray, np.ndarray]:
-        """All codes held, padded to whole words, and their ids."""
+        """Return all stored codes, padded to whole words, and their ids."""
         self._check_whole()
         if self.kind == "hnsw":
             raise InputError("kind = 'hnsw' keeps distinct codes in a graph; use 'flat' or 'ivf' to list them")
@@ -395,7 +395,7 @@ class HammingIndex:
 
 
 def _all_different(ids: np.ndarray) -> bool:
-    """Whether no id comes twice; ids that increase, as they do by default, are seen at once."""
+    """Return whether all ids are different; increasing ids, the default, are recognized at once."""
     if (ids[1:] > ids[:-1]).all():
         return True
     ordered = np.sort(ids)

@@ -62,7 +62,7 @@ class PrecisionRecall(Result):
     recall_at_radius: tuple[float, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per rank and per radius."""
+        """Return one row per rank and per radius."""
         ranks = zip(self.rank, self.precision_at_rank, self.recall_at_rank)
         radii = zip(self.radius, self.precision_at_radius, self.recall_at_radius)
         return [{"at": f"rank {k}", "precision": p, "recall": r} for k, p, r in ranks] + [
@@ -73,7 +73,7 @@ class PrecisionRecall(Result):
 def mean_average_precision(
     query_codes: Any, query_labels: Any, codes: Any, labels: Any, *, distances: Any = None
 ) -> MeanAveragePrecision:
-    r"""Mean average precision of the Hamming ranking, averaged exactly over the orders of ties.
+    r"""Return the mean average precision of the Hamming ranking, averaged exactly over the orders of ties.
 
     With n items at a distance, r of them relevant, after N items with R relevant, the mean over the orders of
     the group's share of the average precision is
@@ -127,7 +127,7 @@ def precision_recall(
     ranks: Sequence[int] = (1, 10, 100),
     radii: Sequence[int] = (0, 1, 2),
 ) -> PrecisionRecall:
-    """Precision and recall at ranks (expected over the orders of ties) and within Hamming radii.
+    """Return the precision and recall at ranks (expected over the orders of ties) and within Hamming radii.
 
     >>> codes = np.array([[0], [1], [255]], dtype=np.uint8)
     >>> precision_recall(codes[:1], [1], codes, [1, 0, 1], ranks=(2,), radii=(0, 8)).precision_at_rank
@@ -213,7 +213,7 @@ def _average_precision(counts: np.ndarray, relevant: np.ndarray, harmonic: np.nd
     mean = relevant / np.maximum(counts, 1) * ((hits + 1) * spread + slope * (counts - (before + 1) * spread))
 
     def consecutive(skipped: np.ndarray) -> np.ndarray:
-        """Relevant items in consecutive ranks after ``skipped`` items: sum of (R+i)/(M+i)."""
+        """Return relevant items in consecutive ranks after ``skipped`` items: sum of (R+i)/(M+i)."""
         return np.asarray(relevant + (hits - skipped) * (harmonic[skipped + relevant] - harmonic[skipped]))
 
     best, worst = consecutive(before), consecutive(before + counts - relevant)

@@ -110,13 +110,13 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Floats:
-        """The kernel of ``X`` with the training data, ``[len(X), n]``."""
+        """Return the kernel of ``X`` with the training data, ``[len(X), n]``."""
         check_is_fitted(self, "K_")
         result: Floats = self._kernel(X, self.X_) / self.scale_
         return result
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Classes or values; with ``return_std`` also the deviation of the process there."""
+        """Return classes or values; with ``return_std`` also the deviation of the process there."""
         if return_std:
             mean, deviation = self._posterior(X)
             return self._decided(mean), deviation
@@ -151,7 +151,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(chance / chance.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any) -> float:
-        """Accuracy for classes, R² for numbers."""
+        """Return the accuracy for classes, R² for numbers."""
         from sklearn.metrics import accuracy_score, r2_score
 
         measure = accuracy_score if hasattr(self, "classes_") else r2_score
@@ -171,7 +171,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return values
 
     def _targets(self, y: npt.NDArray[Any]) -> Floats:
-        """Columns to solve for; of classes the indicators, all less their means."""
+        """Return columns to solve for; of classes the indicators, all less their means."""
         if len(y) != len(self.K_):
             raise InputError(f"X has {len(self.K_)} samples and y {len(y)}; give one target per sample")
         if type_of_target(y).startswith("continuous"):
@@ -200,7 +200,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(rows @ self.dual_ + self.mean_)
 
     def _posterior(self, X: Any) -> tuple[Floats, Floats]:
-        """Means ``[n, columns]`` and deviations ``[n]`` of the process without noise."""
+        """Return means ``[n, columns]`` and deviations ``[n]`` of the process without noise."""
         if self.method == "svm":
             raise InputError("support vectors have no uncertainty; use method='gp'")
         rows = self.transform(X)

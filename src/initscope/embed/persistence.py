@@ -44,7 +44,7 @@ def hasher_class(name: str) -> type[Hasher]:
 def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
     """Write a fitted hash to ``path``, with the names of its columns and classes.
 
-    Parameters must be plain values (a seed, not a generator); a `LearnedHash` with a network of its own is refused.
+    Parameters must be plain values (a seed, not a generator); a `LearnedHash` with a user's network is refused.
     """
     write_arrays(path, _MAGIC, _VERSION, *hasher_state(hasher))
 
@@ -131,7 +131,7 @@ def _encode_a_row(hasher: Hasher) -> None:
 
 
 def _is_learned(name: str) -> bool:
-    """Whether an attribute is what ``fit`` leaves, by scikit-learn's naming."""
+    """Return whether an attribute is what ``fit`` leaves, by scikit-learn's naming."""
     return name.endswith("_") and not name.startswith("_")
 
 

@@ -26,7 +26,7 @@ class Matches(Result):
     ids: np.ndarray
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per match."""
+        """Return one row per match."""
         return [
             {"query": int(query), "id": int(name), "distance": int(distance)}
             for query, name, distance in zip(self.queries, self.ids, self.distances, strict=True)
@@ -34,7 +34,7 @@ class Matches(Result):
 
 
 def within_radius(index: HammingIndex, codes: Any, radius: int) -> Matches:
-    """Every code of ``index`` at a Hamming distance of at most ``radius`` from each query; exact for every kind.
+    """Return every code of ``index`` at a Hamming distance of at most ``radius`` from each query; exact for every kind.
 
     Examples
     --------

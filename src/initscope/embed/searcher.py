@@ -210,7 +210,7 @@ class Searcher:
 
 
 def _vectors(X: Any) -> np.ndarray:
-    """A matrix of numbers, mapped and not read if it is the path of a .npy file."""
+    """Return a matrix of numbers, mapped and not read if it is the path of a .npy file."""
     if isinstance(X, (str, os.PathLike)):
         path = Path(X)
         if path.suffix != ".npy" or not path.is_file():

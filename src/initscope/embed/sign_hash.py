@@ -172,7 +172,7 @@ class SignHash(Hasher):
 
 
 def moment_root(rows: np.ndarray) -> np.ndarray:
-    """A matrix R with RᵀR proportional to the second moments of the rows, no larger than it needs to be."""
+    """Return a matrix R with RᵀR proportional to the second moments of the rows, no larger than it needs to be."""
     rows = rows.astype(np.float64)
     scale = np.abs(rows).max()
     if scale == 0:

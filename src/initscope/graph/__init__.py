@@ -1,9 +1,9 @@
 """The ops of a model: what each one is, how they are listed, and how they are run with observers.
 
 `trace` lists the ops of a model as nodes of a `Graph`, symbolically where the model allows it (`torch.fx`), else by
-recording one run. A `Node` has its `Traits`: what it is, from one table (``ops``). `run` runs a graph on batches and
-shows every output to observers. `borrowed` keeps the user's model as it was. ``README.md`` has a diagram and says what
-to read first. Importing it imports torch.
+recording one run. A `Node` has `Traits` that describe the op, from one table (``ops``). `run` runs a graph on batches
+and shows every output to observers. `borrowed` restores the user's model. ``README.md`` has a diagram and says what to
+read first. Importing it imports torch.
 """
 
 from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_of, activation_row

@@ -80,11 +80,11 @@ class ActivationRow:
         return self.bounds_of if self.saturates else None
 
     def bounds_of(self, module: Any) -> Range:
-        """Least and largest value of the output of a module."""
+        """Return the least and largest value of the output of a module."""
         return self.bounds(module) if callable(self.bounds) else self.bounds
 
     def build(self, *parameters: float) -> nn.Module:
-        """A module of it."""
+        """Return a module of this activation."""
         return ActivationLayer(self.name) if self.module is None else self.module(*parameters)
 
 
@@ -93,7 +93,7 @@ def _fixed(activation: Activation) -> Callable[[Any], Activation]:
 
 
 def _rrelu(module: nn.RReLU) -> Activation:
-    """In training every value gets a random slope of its own in each call; in evaluation all have the mean slope."""
+    """In training every value gets its own random slope in each call; in evaluation all have the mean slope."""
     if module.training:
         return theory.random_leaky_relu(module.lower, module.upper)
     return theory.leaky_relu((module.lower + module.upper) / 2)
@@ -106,7 +106,7 @@ def _prelu(module: nn.PReLU) -> Activation | None:
 
 @lru_cache(maxsize=32)
 def _softplus(beta: float, threshold: float) -> Activation:
-    """One activation for all modules with these parameters, which then share their grids."""
+    """Return one activation for all modules with these parameters, which then share their grids."""
     return theory.activation(nn.Softplus(beta, threshold).forward, kinks=())
 
 

@@ -30,13 +30,13 @@ class Batch:
         return self.inputs.samples
 
     def pick(self, index: Tensor | slice) -> Batch:
-        """The samples at ``index``, which are no pairs."""
+        """Return the samples at ``index``, which are no pairs."""
         count = len(self)
         targets = map_tensors(self.targets, lambda tensor: tensor[index] if _is_one_each(tensor, count) else tensor)
         return Batch(self.inputs.pick(index), targets)
 
     def halves(self) -> Batch:
-        """The same samples as pairs: the x in the first half, the y in the second."""
+        """Return the same samples as pairs: the x in the first half, the y in the second."""
         indices = torch.arange(len(self))
         return replace(self, sides=(indices[: len(self) // 2], indices[len(self) // 2 :]))
 
@@ -46,7 +46,7 @@ def _is_one_each(targets: Tensor, samples: int) -> bool:
 
 
 def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
-    """Parts of the pool (the x, then the y) as pairs that fit into memory; all at once if ``whole``.
+    """Yield parts of the pool (the x, then the y) as pairs that fit into memory; all at once if ``whole``.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
 
 
 def distinct(batch: Batch) -> Batch:
-    """The different samples of a batch of pairs, each once, as the same pairs.
+    """Return the different samples of a batch of pairs, each once, as the same pairs.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def real_tensor(values: Any) -> Tensor:
-    """Numbers as a floating tensor without gradient."""
+    """Return numbers as a floating tensor without gradient."""
     tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     if tensor.is_complex():
         raise InputError("complex inputs are not supported; give real tensors")

@@ -83,7 +83,12 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
     nn.Module
     """
     if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+        step = (
+            f"load it first: initscope.models.load_model({model!r})"
+            if isinstance(model, str)
+            else "give a torch.nn.Module"
+        )
+        raise InputError(f"the model is of type {type(model).__name__}; {step}")
     if values and id(model) not in _borrowed and any(map(_IS_META, chain(model.parameters(), model.buffers()))):
         raise InputError(
             "the model is on the meta device, where weights have no values; build it on a device, or move it by "
@@ -109,8 +114,8 @@ def copy_of(model: nn.Module) -> nn.Module:
             origins = [origin for origin in module._parameters if origin.startswith("weight_")]
             if origins:
                 raise InputError(
-                    f"the weight of {name or type(module).__name__} is computed of {' and '.join(origins)} before each "
-                    "call, as by pruning or the old weight norm, so it cannot be drawn; make it a plain weight "
+                    f"the weight of {name or type(module).__name__} is computed from {' and '.join(origins)} before "
+                    "each call, as by pruning or the old weight norm, so it cannot be drawn; make it a plain weight "
                     "(torch.nn.utils.prune.remove, remove_weight_norm), or measure the weights it has (draws=0)"
                 )
     try:
@@ -135,8 +140,8 @@ def borrowed(model: nn.Module) -> AbstractContextManager[None]:
     Restored in the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions,
     default dtype, deterministic algorithms, anomaly mode, and the number of torch threads, which is one inside (see
     `initscope.graph.threads`). Inference mode and autocast are off inside: the model runs in the precision that it has.
-    One thread at a time is inside, and the model refuses to be called from others. Ctrl-C stops the run, but not the
-    restoring.
+    Only one thread at a time can enter, and calls of the model from other threads fail. Ctrl-C stops the run, but not
+    the restoring.
 
     A model that is already borrowed is not saved again: leaving the inner context restores the modes at its entry, and
     buffers and attributes as the outer context found them.
@@ -193,7 +198,7 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
 
 
 def _parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
-    """The parameters of modules, each once."""
+    """Return the parameters of modules, each once."""
     parameters: dict[int, nn.Parameter] = {}
     for module in modules:
         for parameter in module._parameters.values():

@@ -110,7 +110,7 @@ def as_module(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Mo
 
 
 def called_activation(name: str) -> ActivationRow | None:
-    """The row of the activation that torch's function or method of that name applies.
+    """Return the row of the activation that torch's function or method of that name applies.
 
     >>> called_activation("relu").name, called_activation("linear")
     ('relu', None)

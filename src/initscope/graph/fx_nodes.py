@@ -38,7 +38,7 @@ def data_nodes(nodes: Iterable[fx.Node]) -> set[fx.Node]:
 
 
 def _makes_data(node: fx.Node) -> bool:
-    """Whether a call that reads data returns data: no size, and not made without looking at values."""
+    """Return whether a call that reads data returns data: not a size, and not a value that ignores its input."""
     if node.op == "call_method":
         return node.target not in SIZES and node.target not in CONSTANT_OPS
     if getattr(node.target, "__name__", "") in CONSTANT_OPS:
@@ -49,7 +49,7 @@ def _makes_data(node: fx.Node) -> bool:
 
 
 def is_named_tuple(target: object) -> bool:
-    """Whether a call only puts values into a named tuple, as a model's output: that has no row.
+    """Return whether a call only puts values into a named tuple, as a model's output; such a call has no row.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class _Streams:
         return step in self._parent
 
     def of(self, step: Node) -> Node:
-        """The node that holds the hidden units of the whole residual stream."""
+        """Return the node that holds the hidden units of the whole residual stream."""
         while self._parent[step] is not step:
             self._parent[step] = self._parent[self._parent[step]]
             step = self._parent[step]

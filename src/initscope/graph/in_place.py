@@ -16,7 +16,7 @@ __all__ = ["follow_writes", "overwritten"]
 
 
 def overwritten(values: Any, writer: Any) -> Any:
-    """A tensor into which ``writer`` wrote through another view of it; it counts as an op of its own.
+    """Return a tensor into which ``writer`` wrote through another view of it; it counts as a separate op.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _shared(node: fx.Node, module: nn.Module | None, data: set[fx.Node]) -> tupl
 
 
 def _in_place(node: fx.Node, name: str, data: set[fx.Node]) -> bool:
-    """Whether a function or method writes into its first argument."""
+    """Return whether a function or method writes into its first argument."""
     if node.op not in ("call_function", "call_method"):
         return False
     if node.op == "call_function" and (node.target in OPERATORS or getattr(operator, name, None) is node.target):
@@ -92,7 +92,7 @@ def _in_place(node: fx.Node, name: str, data: set[fx.Node]) -> bool:
 
 
 def _argument(node: fx.Node, name: str) -> Any:
-    """An argument of a function by its name, however it was passed."""
+    """Return an argument of a function by its name, however it was passed."""
     try:
         return inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get(name)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # functions in C show no signature

@@ -44,7 +44,7 @@ class Inputs:
     carries: tuple[bool, ...] | None = None
 
     def tensors(self) -> list[Tensor]:
-        """All tensors, in order."""
+        """Return all tensors, in order."""
         return list(self._tensors)
 
     @cached_property
@@ -54,7 +54,7 @@ class Inputs:
         return tuple(tensors)
 
     def map(self, function: Callable[[Tensor], Any]) -> Inputs:
-        """The same arguments with ``function`` applied to every tensor."""
+        """Return the same arguments with ``function`` applied to every tensor."""
         return Inputs(map_tensors(self.args, function), map_tensors(self.kwargs, function), self.carries)
 
     @cached_property
@@ -75,18 +75,18 @@ class Inputs:
         return lengths[0]
 
     def sample_tensors(self) -> list[Tensor]:
-        """The tensors that carry samples."""
+        """Return the tensors that carry samples."""
         return [tensor for tensor, carries in zip(self.tensors(), self.batched, strict=True) if carries]
 
     def map_samples(self, function: Callable[[Tensor], Tensor]) -> Inputs:
-        """The same arguments with ``function`` applied to the tensors that carry samples."""
+        """Return the same arguments with ``function`` applied to the tensors that carry samples."""
         carries = self.batched
         remaining = iter(carries)
         mapped = self.map(lambda tensor: function(tensor) if next(remaining) else tensor)
         return replace(mapped, carries=carries)
 
     def pick(self, index: Tensor | slice | list[int]) -> Inputs:
-        """The samples at ``index``."""
+        """Return the samples at ``index``."""
         return self.map_samples(lambda tensor: tensor[index])
 
     def joined(self, *others: Inputs) -> Inputs:
@@ -132,13 +132,13 @@ class Inputs:
         return f"its tokens go from {least} to {most}, beyond the vocabulary of {words}; check the tokeniser"
 
     def _tokens_as_numbers(self, error: Exception) -> str:
-        """The layer of numbers that tokens have reached; empty for any other failure."""
+        """Return the layer for real numbers that got token indices; empty for any other failure."""
         if "dtype" not in str(error) or any(tensor.is_floating_point() for tensor in self.tensors()):
             return ""
         return "it computes with numbers and got tokens (whole numbers); give data of numbers, or an --input-shape"
 
     def names(self, model: nn.Module) -> list[str]:
-        """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
+        """Return a name for every tensor: the parameter of ``forward``, with the key or index inside it."""
         prefixes = [position_name(model, index) for index in range(len(self.args))]
         return [
             name
@@ -204,7 +204,7 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabeled
 
 
 def _bound(model: nn.Module, item: Any, *, everything: bool, unlabeled: bool) -> Inputs:
-    """The arguments that an item of data is, by its type."""
+    """Return the arguments for an item of data, by its type."""
     signature = Signature.of(model)
     fields = item._asdict() if hasattr(item, "_fields") else item
     if isinstance(fields, Mapping):

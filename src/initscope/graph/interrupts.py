@@ -53,7 +53,7 @@ def hear() -> bool:
 
 
 def give_back() -> None:
-    """Undo `hear`; a handler that other code has set in the meantime stays."""
+    """Undo `hear`, unless other code has set another handler in the meantime."""
     if signal.getsignal(signal.SIGINT) is _handle:
         signal.signal(signal.SIGINT, _Ear.before)
 
@@ -70,7 +70,7 @@ def uninterrupted(function: _Function) -> _Function:
 
 
 def pass_on(depth: int = 2) -> None:
-    """Raise a waiting interrupt; a protected function calls this where it may be left.
+    """Raise a waiting interrupt; protected functions call this at points where they can be stopped safely.
 
     This does nothing inside another protected call, or if an interrupt is already being raised. ``depth`` is the number
     of calls from the wrapper of the protected function to this one.

@@ -22,5 +22,5 @@ class ActivationLayer(torch.nn.Module):
         return result
 
     def extra_repr(self) -> str:
-        """The name of the activation."""
+        """Return the name of the activation."""
         return self.activation.name

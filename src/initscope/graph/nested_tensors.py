@@ -12,7 +12,7 @@ __all__ = ["map_tensors", "named_tensors"]
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """``value`` with ``function`` applied to every tensor in nested tuples, lists and dicts.
+    """Return ``value`` with ``function`` applied to every tensor in nested tuples, lists and dicts.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 
 def named_tensors(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
-    """Every tensor in nested tuples, lists, dicts and dataclasses with a name like ``batch[image]``.
+    """Return every tensor in nested tuples, lists, dicts and dataclasses with a name like ``batch[image]``.
 
     Parameters
     ----------

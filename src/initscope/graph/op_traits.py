@@ -24,7 +24,7 @@ _NOTHING = Op("")
 
 @dataclass(frozen=True)
 class _Settings:
-    """Arguments of an op by name: attributes of a module, or what a call was given."""
+    """Arguments of an op by name: attributes of a module, or arguments of a call."""
 
     module: nn.Module | None
     args: tuple[Any, ...] = ()
@@ -113,7 +113,7 @@ def traits_of_module(module: nn.Module, path: str = "") -> Traits:
 
 
 def _weight_names(module: nn.Module, path: str) -> tuple[str, ...]:
-    """Paths of the parameters of a module that have two or more axes."""
+    """Return paths of the parameters of a module that have two or more axes."""
     names = []
     for name, parameter in module.named_parameters():
         if parameter.dim() > 1:
@@ -132,7 +132,7 @@ def traits_of_call(
     Parameters
     ----------
     name : str
-        As `call_name` gives it.
+        The name that `call_name` returns.
     args, kwargs
         Its arguments, the input first; those that are computed by the model may be anything.
     reads : int

@@ -19,7 +19,7 @@ _LOOPS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
 def opened_attention() -> Callable[..., Any]:
-    """`F.multi_head_attention_forward`, whose calls of other functions can be seen: it does not ask to be taken over.
+    """Run `F.multi_head_attention_forward` so that its calls of other functions are visible.
 
     The code is torch's own; only the question whether somebody overrides it as a whole has another answer. It is made
     for every call, because programs replace functions of `torch.nn.functional` while they run.

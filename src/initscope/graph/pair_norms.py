@@ -41,7 +41,7 @@ def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
 
 
 def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
-    """‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
+    """Return ‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
 
     The difference is computed before it is squared, so that nearly parallel outputs keep their digits.
 
@@ -123,13 +123,13 @@ def row_norms(values: Tensor) -> Tensor:
 
 
 def _fits(norms: Tensor, dtype: torch.dtype) -> Tensor:
-    """Whether the squares that norms come from were neither too large nor too small for their type."""
+    """Return whether the squares that norms come from were neither too large nor too small for their type."""
     least, most = (1e-13, 1e17) if dtype == torch.float32 else (1e-140, 1e140)
     return (norms > least) & (norms < most)
 
 
 def _block_norms(values: Tensor) -> Tensor:
-    """Norms of the blocks of every row, in the type of the values."""
+    """Return norms of the blocks of every row, in the type of the values."""
     blocks, rest = divmod(values.shape[-1], _BLOCK)
     if blocks == 0 or values.dtype != torch.float32:
         return torch.linalg.vector_norm(values, dim=-1, keepdim=True)  # type: ignore[no-any-return]
@@ -169,7 +169,7 @@ def gap_of(norms: Floats) -> Floats:
 
 
 def cosine_of(norms: Floats) -> Floats:
-    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`.
+    """Return cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`.
 
     Parameters
     ----------

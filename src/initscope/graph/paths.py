@@ -33,7 +33,7 @@ class Branch:
 
 
 def readers(reads: Reads) -> tuple[tuple[int, ...], ...]:
-    """Return for every row those that read it.
+    """Return for every row the rows that read it.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ def _is_random(kind: type) -> bool:
 
 
 def random_reason(names: Iterable[str]) -> str:
-    """The note of a row that reads drawn numbers."""
+    """Return the note of a row that reads drawn numbers."""
     calls = ", ".join(sorted(set(names)))
     return f"reads random numbers that forward draws in each run ({calls}); they are not turned off"
 

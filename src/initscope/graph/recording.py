@@ -38,7 +38,7 @@ _IN_PLACE = frozenset(f"__{function.__name__}__" for function in OPERATORS)
 class _Call:
     """One call of a recorded run; tensors in its arguments are replaced by the calls that made them.
 
-    Parameters and constants stay in the arguments as they are. A call without a ``row`` occurs only in arguments: masks
+    Parameters and constants in the arguments are not changed. A call without a ``row`` occurs only in arguments: masks
     and indices made from data, and values computed from parameters.
     """
 
@@ -101,7 +101,7 @@ class Recording(TorchFunctionMode):
         self._versions: Any = WeakIdKeyDictionary()  # to detect later writes into the tensor
 
     def run(self, inputs: Inputs) -> Any:
-        """The model's output on ``inputs``."""
+        """Return the model's output on ``inputs``."""
         labels = iter(RowNames.inputs(inputs.names(self.model)))
         watched = inputs.map(lambda tensor: self._made(next(labels), "placeholder", "input", (), {}, None, tensor))
         self._thread = threading.get_ident()
@@ -208,7 +208,7 @@ class Recording(TorchFunctionMode):
         return output
 
     def _drawn_for(self, func: Any, tensors: list[torch.Tensor]) -> set[str]:
-        """Names of the random calls that a call is, or reads results of."""
+        """Return names of the random calls that a call is, or reads results of."""
         names = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
         return names | {_name_of(func)} if draws_numbers(_name_of(func)) else names
 
@@ -248,7 +248,7 @@ class Recording(TorchFunctionMode):
         return output
 
     def _projection(self, func: Any, args: tuple[Any, ...]) -> str:
-        """Name of a projection inside of an opened attention, after its weights."""
+        """Return the name of a projection inside of an opened attention, after its weights."""
         if not (self._opened and func is F.linear and self._stack and hides_steps(self._stack[-1]) and len(args) > 1):
             return ""
         named = {id(parameter): name for name, parameter in self._stack[-1].named_parameters()}
@@ -337,7 +337,7 @@ def _read_instead(step: _Call, tensor: torch.Tensor, values: torch.Tensor) -> No
 
 
 def _writes(func: Any) -> bool:
-    """Whether a call writes into its first argument."""
+    """Return whether a call writes into its first argument."""
     name = _name_of(func)
     return name in ("__setitem__", *_IN_PLACE) or (name.endswith("_") and not name.endswith("__"))
 
@@ -348,7 +348,7 @@ def _is_item(step: _Call) -> bool:
 
 
 def _holds_values(output: Any) -> bool:
-    """Whether a call made real-valued tensors; sizes, masks and indices are no rows."""
+    """Return whether a call made real-valued tensors; sizes, masks and indices are no rows."""
     return any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in named_tensors(output, ""))
 
 

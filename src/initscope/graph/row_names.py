@@ -20,7 +20,7 @@ class RowNames:
         return name if count == 1 else f"{name} ({count})"
 
     def function(self, path: str, function: str) -> str:
-        """Name of a call of ``function`` by the module at ``path``."""
+        """Return the name of a call of ``function`` by the module at ``path``."""
         plain = function.strip("_") or function
         return self.unique(f"{path}.{plain}" if path else plain)
 

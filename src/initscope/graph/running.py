@@ -92,7 +92,7 @@ class GraphRun:
     """Multiplications so far: those of a large run take all threads."""
 
     def rows(self, notes: Mapping[Node, str] | None = None) -> tuple[Row, ...]:
-        """Return the numbered rows of all nodes, with a remark where one has no values or ``notes`` has one.
+        """Return the numbered rows of all nodes, with a remark for rows without values and from ``notes``.
 
         Parameters
         ----------

@@ -56,7 +56,7 @@ class SampleAxis:
         object.__setattr__(self, "first", self.axis == 0 and self.fold == 1)
 
     def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
-        """``tensor`` as ``[samples, ...]``, then folded entries; None if that axis has another length."""
+        """Return ``tensor`` as ``[samples, ...]``, then folded entries; None if that axis has another length."""
         if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
         if self.first:
@@ -219,7 +219,7 @@ def _grown(many: tuple[int, ...], few: tuple[int, ...] | None, count: int) -> Sa
 
 
 def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:
-    """One number for each entry along the axis, if several entries belong to a sample."""
+    """Return one number for each entry along the axis, if several entries belong to a sample."""
     if axis is None or axis.fold == 1 or tensor.dim() <= axis.axis:
         return None
     entries = tensor.detach().movedim(axis.axis, 0).reshape(tensor.shape[axis.axis], -1).double()

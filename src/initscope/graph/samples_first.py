@@ -38,7 +38,7 @@ def all_keep_samples_first(graph: Graph, inputs: Inputs) -> bool:
 
 
 def _keeps_samples_first(graph: Graph, given: tuple[int, ...]) -> bool:
-    """The same for inputs of that many axes."""
+    """Return the same for inputs of that many axes."""
     dimensions = iter(given)
     axes: dict[Node, int] = {}  # number of axes of what has its samples first
     for node in graph.nodes:
@@ -72,7 +72,7 @@ def _axes(node: Node, graph: Graph, axes: dict[Node, int]) -> int | None:
 
 
 def _spreads(other: Any, axes: int, graph: Graph) -> bool:
-    """Whether a number or a parameter is the same for all samples."""
+    """Return whether a number or a parameter is the same for all samples."""
     if isinstance(other, Node) and other.op == "get_attr":
         other = graph.constant(other)
     if isinstance(other, Tensor):
@@ -99,5 +99,5 @@ def _after_module(module: nn.Module, axes: int) -> int | None:
 
 
 def _dimensions(kind: type[nn.Module]) -> int:
-    """The number of spatial axes of a convolution, pooling or batch norm, from its name; -1 if it has none."""
+    """Return the number of spatial axes of a convolution, pooling or batch norm, from its name; -1 if it has none."""
     return next((int(letter) for letter in kind.__name__ if letter.isdigit()), -1)

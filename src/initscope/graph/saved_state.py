@@ -170,7 +170,7 @@ class SavedState:
         return lost
 
     def reset(self) -> None:
-        """Put everything but values of parameters back as it was at the beginning, with the copies that are in use."""
+        """Restore everything except values of parameters to its state at the beginning, with the copies in use."""
         for saved in self._in_place:
             if not isinstance(saved.tensor, nn.Parameter) or saved.was_moved():
                 saved.restore()
@@ -209,7 +209,7 @@ _MISSING = object()
 
 
 def _slots(kind: type) -> list[str]:
-    """Names in the ``__slots__`` of a class of modules and its bases."""
+    """Return names in the ``__slots__`` of a class of modules and its bases."""
     names: list[str] = []
     for base in kind.__mro__:
         slots = vars(base).get("__slots__", ())
@@ -276,7 +276,7 @@ def _can_be_replaced(tensor: Tensor) -> bool:
 
 
 def _memory_of(tensor: Tensor) -> int:
-    """A key that is equal for tensors that share memory; a tensor without memory has its own key."""
+    """Return a key that is equal for tensors that share memory; a tensor without memory has its own key."""
     if tensor.layout is not torch.strided or tensor.is_meta or not tensor.numel():
         return -id(tensor)
     return tensor.untyped_storage().data_ptr()
@@ -348,7 +348,7 @@ def _address(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _same_bits(tensor: Tensor, values: Tensor) -> bool:
-    """Whether both hold the same values, NaN and signed zeros included."""
+    """Return whether both hold the same values, NaN and signed zeros included."""
     whole = _WHOLE_NUMBERS.get(tensor.element_size())
     if tensor.layout is not torch.strided or tensor.is_quantized or whole is None:
         return tensor.layout is torch.strided and torch.equal(tensor, values)

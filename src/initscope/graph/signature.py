@@ -29,7 +29,7 @@ class Whole(nn.Module):
 
 
 def required_parameters(model: nn.Module) -> list[str]:
-    """Names of the arguments that ``forward`` cannot do without."""
+    """Return names of the arguments that ``forward`` cannot do without."""
     return [p.name for p in _parameters(model) if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
@@ -43,7 +43,7 @@ def _parameters(model: nn.Module) -> list[inspect.Parameter]:
 
 
 def position_name(model: nn.Module, index: int) -> str:
-    """Name of a positional argument: of its parameter, or as ``args[2]``."""
+    """Return the name of a positional argument: of its parameter, or as ``args[2]``."""
     for index_of_parameter, parameter in enumerate(_parameters(model)):
         if parameter.kind is parameter.VAR_POSITIONAL:
             return f"{parameter.name}[{index - index_of_parameter}]"

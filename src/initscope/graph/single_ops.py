@@ -32,7 +32,7 @@ def declare_whole(*kinds: type[nn.Module]) -> None:
 
 
 def stays_whole(module: nn.Module) -> bool:
-    """Whether a module is one step.
+    """Return whether a module is one step.
 
     Single steps are layers of torch and subclasses with a known role that compute the same; scripted modules, which
     cannot be traced into; and modules that `declare_whole` named. Containers and models are not.

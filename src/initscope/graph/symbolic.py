@@ -163,7 +163,7 @@ def symbolic_trace(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn
 def _converted(
     graph: fx.Graph, root: nn.Module, modules: dict[str, nn.Module], input_names: list[str] | None
 ) -> Traced:
-    """The nodes of a graph of fx as nodes of ours."""
+    """Convert the nodes of an fx graph to nodes of this package."""
     fx_nodes = list(graph.nodes)
     data = data_nodes(fx_nodes)
     rows = [node for node in fx_nodes if node in data and not is_named_tuple(node.target)]
@@ -207,7 +207,7 @@ def _converted(
 
 
 def _path(node: fx.Node) -> str:
-    """Path of the module that a node is, or that calls it."""
+    """Return the path of the module that a node is, or that calls it."""
     if node.op == "call_module":
         return str(node.target)
     stack = list(node.meta.get("nn_module_stack", {}).values())
@@ -227,7 +227,7 @@ def _row_names(rows: list[fx.Node], inputs: list[str] | None) -> dict[fx.Node, s
 
 
 def attribute(root: Any, path: str) -> Any:
-    """Return what is at a dotted path in a module."""
+    """Return the object at a dotted path in a module."""
     for name in path.split("."):
         root = getattr(root, name)
     return root

@@ -40,7 +40,7 @@ def one_thread() -> Callable[[], None]:
 
 
 def all_threads() -> None:
-    """Go on with the threads that the user had, until the innermost context is left."""
+    """Continue with the user's number of threads until the innermost context ends."""
     if _outside and torch.get_num_threads() != _outside[0]:
         torch.set_num_threads(_outside[0])
 

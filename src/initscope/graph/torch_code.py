@@ -1,4 +1,4 @@
-"""Whether only torch's own layers run when a model does: then less needs to be guarded."""
+"""Return whether a run of a model executes only torch's own layers: then less must be saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OtherThreads:
         self._name, self._ours = name, threading.get_ident()
 
     def __call__(self, *call: Any) -> None:
-        """Refuse the call, unless it is of that thread."""
+        """Raise an error, unless the call comes from that thread."""
         if threading.get_ident() != self._ours:
             raise InputError(f"this {self._name} is being measured in another thread; wait for it, or give it a copy")
 

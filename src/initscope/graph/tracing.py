@@ -30,12 +30,12 @@ def trace(
     recorded: int = 64,
     opened: bool = False,
 ) -> Graph:
-    """The steps of ``model``.
+    """Return the steps of ``model``.
 
     Parameters
     ----------
     model : nn.Module
-        Left as it is; for its present mode (training or evaluation).
+        The model; it is not changed. The trace is for its present mode (training or evaluation).
     inputs : Inputs or one batch of data, optional
         Arguments of the later calls (see `bind`): they determine which arguments keep their defaults, and the inputs of
         a run if symbolic tracing fails. Without it, every argument without a default is one tensor.

@@ -1,6 +1,6 @@
 """Initializers: each fills the Linear and convolution layers of a model and states its covariance for prediction.
 
-``_base`` says what an initializer is, ``_scaled`` has the usual ones, ``_names`` what the command line calls them.
+``_base`` defines initializers, ``_scaled`` has the common ones, ``_names`` their names on the command line.
 
 >>> import torch
 >>> layer = ZeroSum().fill_(torch.nn.Conv2d(3, 8, 5), generator=torch.Generator().manual_seed(0))

@@ -111,7 +111,7 @@ def fill_layers(
 ) -> AnyModule:
     """Set all weights of ``model`` to the results of ``draw`` and ``draw_bias`` for their layers.
 
-    All of them or none.
+    If one fails, none is set.
     """
     import torch
 
@@ -145,7 +145,7 @@ def _drawn_matrix(
 
 
 def drawn_parameters(model: nn.Module) -> set[int]:
-    """The parameters, by ``id``, that an initializer draws."""
+    """Return the parameters, by ``id``, that an initializer draws."""
     held = [parameter for layer in weight_layers(model) for parameter in layer.parameters()]
     return {id(parameter) for parameter in [*held, *(p for matrix in matrices(model) for p in matrix.parameters)]}
 
@@ -198,14 +198,14 @@ def check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
 
 
 def normal_like(like: torch.Tensor, variance: float, generator: torch.Generator | None) -> torch.Tensor:
-    """Independent normal values of mean zero, shaped as ``like``."""
+    """Return independent normal values of mean zero, shaped as ``like``."""
     import torch
 
     return torch.empty_like(like).normal_(0, math.sqrt(variance), generator=generator)
 
 
 def weight_layers(model: nn.Module) -> list[WeightLayer]:
-    """Every Linear and convolution in ``model``, each once."""
+    """Return every Linear and convolution in ``model``, each once."""
     import torch
 
     from initscope.graph import WEIGHT_LAYERS, modules_of

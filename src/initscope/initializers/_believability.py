@@ -133,7 +133,7 @@ def _limits(layers: int) -> tuple[float, float]:
 
 
 def _mirror(matrix: torch.Tensor) -> float:
-    """The lower of the mean products of both halves, of rows and of columns."""
+    """Return the lower of the mean products of both halves, of rows and of columns."""
     correlations = [0.0]
     for side in (matrix, matrix.T):
         half = len(side) // 2

@@ -135,14 +135,14 @@ def _sides(model: nn.Module, layers: list[WeightLayer]) -> dict[nn.Module, tuple
 
 
 def _outputs_first(module: WeightLayer, stored: torch.Tensor) -> torch.Tensor:
-    """A view ``[outputs, inputs, *taps]`` of the weight of a layer without groups."""
+    """Return a view ``[outputs, inputs, *taps]`` of the weight of a layer without groups."""
     from torch.nn.modules.conv import _ConvTransposeNd
 
     return stored.transpose(0, 1) if isinstance(module, _ConvTransposeNd) else stored
 
 
 def _taps(module: WeightLayer) -> tuple[slice, ...]:
-    """The central taps of each axis, at most as many as the stride has steps."""
+    """Return the central taps of each axis, at most as many as the stride has steps."""
     taps = []
     for size, stride in zip(module.weight.shape[2:], getattr(module, "stride", ()), strict=True):
         count = min(size, stride)

@@ -48,7 +48,7 @@ class Matrix:
         return [getattr(self.owner, name) for name in (self.name, self.bias) if name]
 
     def weight(self) -> torch.Tensor:
-        """A view ``[outputs, inputs]`` of the values."""
+        """Return a view ``[outputs, inputs]`` of the values."""
         values: torch.Tensor = getattr(self.owner, self.name).detach()[self.part]
         return values.T if self.transposed else values
 
@@ -142,7 +142,7 @@ def _attention(module: nn.MultiheadAttention) -> list[Matrix]:
 
 
 def _recurrent(module: Any) -> list[Matrix]:
-    """The matrices of every gate."""
+    """Return the matrices of every gate."""
     collected = []
     for name, value in module._parameters.items():
         if value is None or not name.startswith("weight"):
@@ -157,7 +157,7 @@ def _recurrent(module: Any) -> list[Matrix]:
 
 @lru_cache(maxsize=512)
 def _products(kind: Any) -> dict[str, bool]:
-    """Attributes of a class that its methods multiply by, and whether they are stored inputs first."""
+    """Return attributes of a class that its methods multiply by, and whether they are stored inputs first."""
     products: dict[str, bool] = {}
     for base in kind.__mro__:
         if base.__module__.startswith(("torch.", "builtins")):
@@ -175,7 +175,7 @@ def _products(kind: Any) -> dict[str, bool]:
 
 
 def _factors(node: ast.AST) -> list[tuple[ast.expr, bool]]:
-    """The factors of a product, each with whether its first axis meets the data."""
+    """Return the factors of a product, each with whether its first axis meets the data."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return [(node.left, False), (node.right, True)]
     if not isinstance(node, ast.Call):

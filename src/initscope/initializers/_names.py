@@ -64,7 +64,7 @@ AnyInitializer = Initializer | type[Initializer] | str
 
 
 def as_initializer(initializer: AnyInitializer | None) -> Initializer | None:
-    """The initializer that is meant; None stays None.
+    """Return the initializer for a name, an initializer or None.
 
     >>> as_initializer("he") == as_initializer(He) == He()
     True

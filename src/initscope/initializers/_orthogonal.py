@@ -41,7 +41,7 @@ class Orthogonal(Initializer):
         return WeightDistribution(self.gain**2 / max(rows, columns), self.bias_variance, note=note, independent=False)
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """One matrix for each group."""
+        """Return one matrix for each group."""
         import torch
 
         weight = torch.empty_like(module.weight)
@@ -68,7 +68,7 @@ class DeltaOrthogonal(Orthogonal):
         )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """One matrix for each group, in the center."""
+        """Return one matrix for each group, in the center."""
         import torch
 
         weight = torch.zeros_like(module.weight)

@@ -29,7 +29,7 @@ class Present(Initializer):
     """
 
     def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
-        """Variance about the mean of the weights, mean square of the biases."""
+        """Return the variance about the mean of the weights, mean square of the biases."""
         if module.weight.is_meta:
             raise InputError(
                 "weights on the meta device have no values; give an initializer that needs none: initializer=He()"
@@ -66,11 +66,11 @@ class Present(Initializer):
         return module
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """Gaussian weights of the present variance."""
+        """Return Gaussian weights of the present variance."""
         return normal_like(module.weight, self.weight_distribution(module).variance, generator)
 
     def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """Gaussian biases of the present mean square."""
+        """Return Gaussian biases of the present mean square."""
         assert module.bias is not None
         return normal_like(module.bias, self._bias_variance(module), generator)
 

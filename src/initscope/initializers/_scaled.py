@@ -61,7 +61,7 @@ class Gaussian(_ZeroMean):
             raise InputError(f"variance = {self.variance} must be finite and not negative")
 
     def variance_of(self, module: WeightLayer) -> float:
-        """The given variance."""
+        """Return the given variance."""
         return self.variance
 
 

@@ -51,7 +51,7 @@ class ZeroSum(Initializer):
             )
         if isinstance(self.base, DeltaOrthogonal):
             raise InputError(
-                "base = DeltaOrthogonal has one tap alone, which cannot sum to zero over taps; use Orthogonal"
+                "base = DeltaOrthogonal has only one tap, which cannot sum to zero over taps; use Orthogonal"
             )
         if isinstance(self.base, LooksLinear):
             raise InputError("base = LooksLinear has hidden filters that sum to zero already; use it by itself")

@@ -11,12 +11,12 @@ __all__ = ["active_rows", "colliding_pair", "far_point", "vertex_point"]
 
 
 def active_rows(weight: Floats, bias: Floats | None, z: Floats) -> np.ndarray:
-    """Rows with w_i·z + b_i ≥ 0, decided exactly; rows of zeros never help and are left out."""
+    """Return rows with w_i·z + b_i ≥ 0, decided exactly; rows of zeros never help and are left out."""
     return np.asarray((exact.signs(weight, z, bias) >= 0) & weight.any(axis=1))
 
 
 def colliding_pair(weight: Floats, bias: Floats | None, z: Floats) -> tuple[Floats, Floats] | None:
-    """Two inputs around ``z`` with equal outputs, or None if the rows active at ``z`` span the input space.
+    """Return two inputs around ``z`` with equal outputs, or None if the rows active at ``z`` span the input space.
 
     The difference d is orthogonal to the active rows; the step keeps every other row negative.
     """

@@ -50,7 +50,7 @@ def reduce(rows: Rows) -> tuple[Rows, list[int]]:
 
 
 def rank(rows: Floats) -> int:
-    """Exact rank.
+    """Return the exact rank.
 
     >>> rank(np.array([[0.1, 0.2], [0.2, 0.4]])), rank(np.array([[0.1, 0.3], [0.3, 0.9]]))   # 0.3 is not 3 · 0.1
     (1, 2)
@@ -96,7 +96,7 @@ def _rank_modulo(rows: Rows, prime: int) -> int:
 
 
 def null_vector(rows: Rows, columns: int) -> list[int] | None:
-    """A nonzero integer vector orthogonal to every row, or None if the rows span."""
+    """Return a nonzero integer vector orthogonal to every row, or None if the rows span."""
     reduced, pivots = reduce(rows)
     free = next((column for column in range(columns) if column not in pivots), None)
     if free is None:

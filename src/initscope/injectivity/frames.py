@@ -130,7 +130,7 @@ def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[n
 
 
 def _rays(units: Floats, live: np.ndarray) -> Iterator[tuple[Floats, Floats]]:
-    """The rays orthogonal to dim - 1 independent ones of the ``live`` rows, each once, with a basis across it."""
+    """Yield the rays orthogonal to dim - 1 independent ones of the ``live`` rows, each once, with a basis across it."""
     dim = units.shape[1]
     seen: set[bytes] = set()
     chosen = np.array(list(combinations(live, dim - 1)), dtype=np.int64).reshape(-1, dim - 1)
@@ -144,7 +144,7 @@ def _rays(units: Floats, live: np.ndarray) -> Iterator[tuple[Floats, Floats]]:
 
 
 def _cells_around(rows: Floats, basis: Floats, required: int | None) -> Iterator[tuple[np.ndarray, Floats]]:
-    """Cells of the rows that vanish on a ray, in the coordinates ``basis`` of the ray's complement."""
+    """Yield cells of the rows that vanish on a ray, in the coordinates ``basis`` of the ray's complement."""
     if len(rows) == len(basis):  # independent rows take any signs: all inactive, but for the required one
         signs = -np.ones(len(rows))
         if required is not None:
@@ -155,7 +155,7 @@ def _cells_around(rows: Floats, basis: Floats, required: int | None) -> Iterator
 
 
 def cell_minimum(weight: Floats, bias: Floats | None) -> tuple[float, Floats]:
-    """A = min over cells of the least singular value of the active rows, and a point of that cell."""
+    """Return A = min over cells of the least singular value of the active rows, and a point of that cell."""
     n = weight.shape[1]
     if bias is None and n > 1:
         general = _general_minimum(weight)

@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
 def layer_from_model(
     model: torch.nn.Module, layer: str | None, input_shape: tuple[int, ...] | None = None
 ) -> tuple[Floats, Floats | None]:
-    """Return matrix and bias of the Linear or Conv layer called ``layer`` (if None, the only one) of a torch model.
+    """Return the matrix and bias of the Linear or Conv layer called ``layer`` (if None, the only one) of a torch model.
 
     A convolution becomes the matrix of its action on one input; ``input_shape`` is the model's input without the batch.
     """
@@ -129,7 +129,7 @@ def _shape_at(model: torch.nn.Module, module: torch.nn.Module, input_shape: tupl
 
 
 def module_matrix(module: torch.nn.Module, shape: tuple[int, ...]) -> tuple[Floats, Floats | None]:
-    """Matrix and bias of an affine module on inputs of ``shape``: columns are the images of the unit inputs."""
+    """Return matrix and bias of an affine module on inputs of ``shape``: columns are the images of the unit inputs."""
     import torch
 
     inputs = int(np.prod(shape))

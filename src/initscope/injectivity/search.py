@@ -43,7 +43,7 @@ class Search(Result):
 def find_collision(W: Any, bias: Any = None, *, seconds: float = 60, seed: int = 0, progress: bool = False) -> Search:
     """Look for a point with fewer than n active rows until one is found or ``seconds`` are over (anytime).
 
-    ``seed`` fixes the rounds; the time limit only cuts them off. If no point is found, that proves nothing.
+    ``seed`` fixes the rounds; the time limit only cuts them off. A search without a result proves nothing.
 
     >>> import numpy as np
     >>> find_collision(np.random.default_rng(0).standard_normal((200, 50)), seconds=20).found     # α = 4

@@ -174,7 +174,7 @@ def _inverse(matrices: Floats) -> tuple[Floats, Floats]:
 
 
 def _bases_hold(weight: Floats, bases: set[tuple[int, ...]]) -> bool:
-    """Every set of n rows spans R^n."""
+    """Return whether every set of n rows spans R^n."""
     if not bases:
         return True
     rows = np.array(sorted(bases))
@@ -183,7 +183,7 @@ def _bases_hold(weight: Floats, bases: set[tuple[int, ...]]) -> bool:
 
 
 def _circuits_hold(lifted: Floats, circuits: set[tuple[int, ...]]) -> bool:
-    """Every set of rows has a dependency with positive coefficients, hence cannot be negative all at once."""
+    """Return whether every set of rows has a positive dependency, so that it cannot be negative all at once."""
     dim = lifted.shape[1]
     if not circuits:
         return True

@@ -102,7 +102,7 @@ def mcp_server() -> Any:
 def _quiet(tool: Callable[..., str]) -> Callable[..., str]:
     """Return a tool whose prints go to stderr, because standard output belongs to the protocol.
 
-    The SDK shows the message of its own error only.
+    The SDK shows only messages of its own errors.
     """
     failed = library("mcp.server.mcpserver.exceptions", of="mcp").ToolError
 

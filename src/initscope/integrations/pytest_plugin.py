@@ -56,5 +56,5 @@ class Checks:
 
 @pytest.fixture
 def initscope_checks(request: Any) -> Checks:
-    """``initscope_checks.assert_healthy(model, data)``, and ``initscope_checks.inspect``."""
+    """Return ``initscope_checks.assert_healthy(model, data)``, and ``initscope_checks.inspect``."""
     return Checks(request.node.name, request.config.getoption("--initscope-report"))

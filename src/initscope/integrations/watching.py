@@ -117,11 +117,11 @@ class Watch(Result):
         return bool(self.stopped_by)
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per call."""
+        """Return one dict per call."""
         return list(self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": …}``."""
+        """Return ``{"rows": …}``."""
         return {"rows": plain(self.rows)}
 
     def __repr__(self) -> str:
@@ -185,7 +185,7 @@ class Watch(Result):
 
 
 def _broken(error: WeightsNotFinite) -> Report:
-    """The report on a model whose weights training has broken: one finding, as nothing else can be measured."""
+    """Return the report on a model whose weights training has broken: one finding, as nothing else can be measured."""
     layer = error.parameter.rpartition(".")[0] or error.parameter
     advice = "go back to weights that are finite, and train with a smaller learning rate or clipped gradients"
     message = f"{error.parameter} holds NaN or infinite values."

@@ -70,7 +70,7 @@ def prepared(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dtype) -> Graph:
-    """The model's steps; a model that branches on its data needs ``input_shape`` to be run once."""
+    """Return the model's steps; a model that branches on its data needs ``input_shape`` to be run once."""
     example = None if input_shape is None else torch.zeros(1, *input_shape, dtype=dtype)
     return trace(model, example)
 

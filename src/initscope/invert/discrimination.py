@@ -53,7 +53,7 @@ class DiscriminationRow(Result):
     solver: str
 
     def better(self) -> tuple[float, float]:
-        """Accuracy of the better classifier, and its standard error."""
+        """Return the accuracy of the better classifier, and its standard error."""
         return max((self.features, self.features_se), (self.cnn, self.cnn_se), key=lambda pair: np.nan_to_num(pair[0]))
 
 
@@ -76,7 +76,7 @@ class Discrimination(Result):
     rows: tuple[DiscriminationRow, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per measurement and ratio."""
+        """Return one row per measurement and ratio."""
         return [row.to_dict() for row in self.rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -151,7 +151,7 @@ class _Search:
         return 1 - self.history[-1] / before if before > 0 else 0.0
 
     def value(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Objective and gradient for the solver."""
+        """Return the objective and its gradient for the solver."""
         with torch.enable_grad():
             variable = torch.from_numpy(vector.copy()).requires_grad_(True)
             x = self._to_input(variable)

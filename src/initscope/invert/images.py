@@ -65,14 +65,14 @@ class Inversions(Result):
     title: str = ""
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per image and layer, without the pixels."""
+        """Return one row per image and layer, without the pixels."""
         return [
             {name: getattr(row, name) for name in row.__dataclass_fields__ if name != "reconstruction"}
             for row in self.rows
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Title and table; the pixels are in ``rows``."""
+        """Return the title and the table; the pixels are in ``rows``."""
         return {"title": self.title, "rows": self.table()}
 
     def means(self) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ def psnr(image: Floats, reconstruction: Floats) -> float:
 
 
 def ssim(image: Floats, reconstruction: Floats) -> float:
-    """Structural similarity of two images ``[C, H, W]`` with values in [0, 1] (scikit-image).
+    """Return the structural similarity of two images ``[C, H, W]`` with values in [0, 1] (scikit-image).
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def invert_layers(
 
 
 def _checked(images: Any) -> NDArray[np.float32]:
-    """The images as an array ``[N, C, H, W]`` in [0, 1]."""
+    """Return the images as an array ``[N, C, H, W]`` in [0, 1]."""
     pixels = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images, dtype=np.float32)
     if pixels.ndim != 4 or not len(pixels):
         raise InputError(f"images of shape {pixels.shape} must be [N, C, H, W] with at least one image")

@@ -197,7 +197,7 @@ def singular_values(affine: Affine, mask: Tensor) -> tuple[float, float, float]:
 
 
 def largest_singular_value(affine: Affine) -> float:
-    """Largest singular value of all rows, to about 1 %."""
+    """Return the largest singular value of all rows, to about 1 %."""
     with torch.no_grad():
         operator = normal_operator(affine, torch.ones(affine.output_shape, dtype=affine.dtype))
         top = _ends(*_lanczos(operator, 30))[1]
@@ -231,7 +231,7 @@ def _lanczos(operator: Any, steps: int, *, seed: int = 0) -> tuple[Floats, Float
 
 
 def _ends(diagonal: Floats, off_diagonal: Floats) -> tuple[float, float]:
-    """Smallest and largest eigenvalue of a tridiagonal matrix."""
+    """Return the smallest and largest eigenvalue of a tridiagonal matrix."""
     from scipy.linalg import eigvalsh_tridiagonal
 
     spectrum = eigvalsh_tridiagonal(diagonal, off_diagonal)
@@ -239,7 +239,7 @@ def _ends(diagonal: Floats, off_diagonal: Floats) -> tuple[float, float]:
 
 
 def _first_of_inverse(diagonal: Floats, off_diagonal: Floats) -> float:
-    """The first entry of the inverse of a positive tridiagonal matrix."""
+    """Return the first entry of the inverse of a positive tridiagonal matrix."""
     from scipy.linalg import solveh_banded
 
     bands = np.vstack([diagonal, np.append(off_diagonal, 0.0)])

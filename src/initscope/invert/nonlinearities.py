@@ -124,7 +124,7 @@ def _selu(_: nn.SELU, y: Tensor) -> tuple[Tensor, End, End]:
 
 
 def _saturated(y: Tensor) -> float:
-    """Value of z below which 1 + exp(z) is 1 in the outputs' precision."""
+    """Return the value of z below which 1 + exp(z) is 1 in the outputs' precision."""
     return math.log(torch.finfo(y.dtype).eps)
 
 
@@ -178,7 +178,7 @@ def _tanhshrink(module: nn.Tanhshrink, y: Tensor) -> tuple[Tensor, End, End]:
 
 
 def _bisected(module: nn.Module, y: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The z in [low, high] with module(z) = y, for an increasing module."""
+    """Return the z in [low, high] with module(z) = y, for an increasing module."""
     for _ in range(80):
         middle = (low + high) / 2
         below = module(middle) < y

@@ -70,7 +70,7 @@ class Affine:
             raise InputError(f"an input of shape {self.input_shape} has an empty output of shape {self.output_shape}")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The affine map itself."""
+        """Return the affine map itself."""
         batch = x[None]
         for part in self.parts:
             batch = part(batch)
@@ -87,11 +87,11 @@ class Affine:
         return len(self.input_shape) == 1 and any(isinstance(part, nn.Linear) for part in self.parts)
 
     def linear(self, x: Tensor) -> Tensor:
-        """The product with the matrix, without the offset."""
+        """Return the product with the matrix, without the offset."""
         return self(x) - self.offset if self._has_offset else self(x)
 
     def matrix(self) -> NDArray[np.float64]:
-        """The matrix, from the images of the unit inputs; for dense layers only."""
+        """Return the matrix, from the images of the unit inputs; for dense layers only."""
         with torch.no_grad():
             batch = torch.eye(self.size, dtype=self.dtype).reshape(self.size, *self.input_shape)
             for part in self.parts:

@@ -68,7 +68,7 @@ class Box:
         return torch.minimum(torch.maximum(x, self.end(self.low, x)), self.end(self.high, x))
 
     def end(self, value: float | tuple[float, ...], x: Tensor) -> Tensor:
-        """One end for every entry of ``x``."""
+        """Return one end for every entry of ``x``."""
         ends = torch.tensor(value, dtype=x.dtype)
         return (ends.reshape(-1, *[1] * (x.dim() - 1)) if ends.dim() else ends).expand(x.shape)
 
@@ -81,7 +81,7 @@ class SubspacePrior:
     mean: Any = 0.0
 
     def frame(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Orthonormal rows and the mean, flat, in the precision of ``x``."""
+        """Return orthonormal rows and the mean, flat, in the precision of ``x``."""
         rows = torch.as_tensor(np.asarray(self.basis), dtype=torch.float64)
         if rows.dim() < 2 or rows[0].numel() != x.numel():
             raise InputError(
@@ -108,7 +108,7 @@ class Sparse:
         check_count("nonzeros", self.nonzeros)
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
-        """The largest entries; with a dictionary orthogonal matching pursuit, which may miss the best."""
+        """Return the largest entries; with a dictionary orthogonal matching pursuit, which may miss the best."""
         flat = x.reshape(-1)
         if self.dictionary is None:
             return _keep_largest(flat, self.nonzeros).reshape(x.shape)

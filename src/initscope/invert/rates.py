@@ -46,7 +46,7 @@ class ErrorRate(Result):
     points: tuple[RatePoint, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per point."""
+        """Return one row per point."""
         return [point.to_dict() for point in self.points]
 
     def slopes(self) -> dict[int, float]:
@@ -88,7 +88,7 @@ def error_rate(
     draws: int = 40,
     seed: int = 0,
 ) -> ErrorRate:
-    """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d.
+    """Return the error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d.
 
     Source: [Bronstein2016]_, 'Stable embedding' II: the error is O(ω/√m), as in [PlanVershynin2016]_.
 
@@ -160,7 +160,7 @@ class ErrorGrowth(Result):
     points: tuple[GrowthPoint, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per depth."""
+        """Return one row per depth."""
         return [point.to_dict() for point in self.points]
 
     def exponent(self) -> float:

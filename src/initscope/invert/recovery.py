@@ -99,8 +99,8 @@ def recover(
     Parameters
     ----------
     layer_or_model : torch.nn.Module
-        A layer, a layer with its activation (``nn.Sequential(conv, nn.ReLU())``) or a model; taken in evaluation mode,
-        left as it is.
+        A layer, a layer with its activation (``nn.Sequential(conv, nn.ReLU())``) or a model; it is evaluated in
+        evaluation mode and not changed.
     outputs : array or tensor
         The outputs, ``[N, …]`` or one sample; their precision is used for all computations.
     prior : prior or several, optional
@@ -309,7 +309,7 @@ def _same_shape(made: Tensor, target: Tensor) -> None:
 def _check(model: Any, method: str, seed: int, noise: float, iterations: int | None) -> None:
     if not isinstance(model, nn.Module):
         raise InputError(
-            f"the layer is a {type(model).__name__}; give a torch.nn.Module, or a matrix to invert.linear_estimate"
+            f"the layer is of type {type(model).__name__}; give a torch.nn.Module, or a matrix to linear_estimate"
         )
     if method not in METHODS:
         raise InputError(f"method = {method!r} must be one of {', '.join(METHODS)}")
@@ -320,7 +320,7 @@ def _check(model: Any, method: str, seed: int, noise: float, iterations: int | N
 
 
 def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
-    """Outputs as a tensor in the precision to compute in."""
+    """Return outputs as a tensor in the precision to compute in."""
     try:
         given = outputs.detach().cpu() if isinstance(outputs, Tensor) else torch.from_numpy(np.asarray(outputs))
     except TypeError as error:
@@ -339,7 +339,7 @@ def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
 
 
 def _is_single(steps: Graph, last: Node, chain: Chain, given: Tensor, input_shape: Sequence[int] | None) -> bool:
-    """Whether the outputs are one sample without a batch."""
+    """Return whether the outputs are one sample without a batch."""
     if input_shape is not None:
         with torch.no_grad():
             try:

@@ -41,7 +41,7 @@ class Sensing:
         return math.prod(self.affine.output_shape)
 
     def measure(self, images: Tensor) -> Tensor:
-        """Measurements of a batch ``[N, 1, H, W]``, flat."""
+        """Return measurements of a batch ``[N, 1, H, W]``, flat."""
         with torch.no_grad():
             values = images
             for part in self.affine.parts:
@@ -51,7 +51,7 @@ class Sensing:
         return values.reshape(len(images), -1)
 
     def back_projected(self, measured: Tensor) -> Tensor:
-        """The adjoint applied to a batch of measurements: an image of each, ``[N, 1, H, W]``."""
+        """Return the adjoint applied to a batch of measurements: an image of each, ``[N, 1, H, W]``."""
         adjoints: list[Tensor] = []
         for shaped in torch.split(measured.reshape(len(measured), *self.affine.output_shape), 1000):
             with torch.enable_grad():
@@ -63,7 +63,7 @@ class Sensing:
         return torch.cat(adjoints)
 
     def reconstructions(self, measured: Tensor) -> dict[str, np.ndarray]:
-        """One image by every solver that suits the measurement."""
+        """Return one image by every solver that suits the measurement."""
         side = self.affine.input_shape[-1]
         shaped = measured.reshape(self.affine.output_shape)
         known = preimage(self.activation, shaped)

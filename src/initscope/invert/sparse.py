@@ -48,7 +48,7 @@ class SparseTransition(Result):
     points: tuple[TransitionPoint, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per point; ``order`` is m/(k log(n/k))."""
+        """Return one row per point; ``order`` is m/(k log(n/k))."""
         return [point.to_dict() for point in self.points]
 
     def thresholds(self) -> list[dict[str, float]]:
@@ -179,7 +179,7 @@ def _recovers(rng: np.random.Generator, m: int, n: int, k: int, method: str) -> 
 
 
 def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed: int = 0) -> float:
-    r"""Lower bound on the restricted isometry constant of a matrix with columns of about unit norm.
+    r"""Return the lower bound on the restricted isometry constant of a matrix with columns of about unit norm.
 
     Source: [Bronstein2016]_, 'Restricted isometry property (RIP)'.
 

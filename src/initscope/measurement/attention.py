@@ -51,7 +51,7 @@ class TokenObserver(Observer):
 
 
 def _joined(parts: list[Tensor]) -> list[float]:
-    """The values of all batches, or NaN if there are none."""
+    """Return the values of all batches, or NaN if there are none."""
     return torch.cat(parts).tolist() or [math.nan]
 
 
@@ -67,7 +67,7 @@ class AttentionObserver(Observer):
         self._keys = {softmax: axis for node in products for softmax, axis in _summed_by_einsum(graph, node)}
 
     def nodes(self, graph: Graph) -> Collection[Node]:
-        """Those that hold weights of an attention."""
+        """Return those that hold weights of an attention."""
         return graph.attention_nodes
 
     def see(self, node: Node, values: Tensor) -> None:
@@ -98,7 +98,7 @@ class AttentionObserver(Observer):
             self._values["attention_self"].setdefault(node, []).append(largest)
 
     def columns(self) -> dict[str, Floats]:
-        """The three, ``[rows]`` each; sums are 1 plus the largest deviation from it."""
+        """Return the three, ``[rows]`` each; sums are 1 plus the largest deviation from it."""
         return {name: _column(self._rows, values) for name, values in self._values.items()}
 
 

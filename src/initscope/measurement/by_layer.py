@@ -53,7 +53,7 @@ class LayerWidths(Result):
     rows: tuple[LayerWidth, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         names = ("value", "standard_error", "intrinsic_dimension", "radius", "doubling_gain", "dimension", "method")
         return [
             {"layer": row.layer, "kind": row.kind}
@@ -63,7 +63,7 @@ class LayerWidths(Result):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Intrinsic dimension by layer."""
+        """Return the intrinsic dimension by layer."""
         ax = make_axes(ax)
         known = [(row.layer, row.width.intrinsic_dimension or 0.0) for row in self.rows if row.width is not None]
         ax.plot([label_text(name) for name, _ in known], [dimension for _, dimension in known], "o-")
@@ -80,7 +80,7 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode as it is, and left as found.
+        It runs in evaluation mode and is restored.
     points : array or tensor [N, ...]
         Inputs of the model.
     draws, seed : int
@@ -116,12 +116,12 @@ def layer_sums(model: nn.Module, points: Any) -> list[LayerStatistics]:
 def layer_statistics(
     model: nn.Module, points: Any, *, draws: int, seed: int, centers: Sequence[np.ndarray | None]
 ) -> list[LayerStatistics]:
-    """`RunningWidth` of every node of a part of the data, around the centers that all parts share."""
+    """Return `RunningWidth` of every node of a part of the data, around the centers that all parts share."""
     return _recorded(model, _points(model, points), _WidthObserver(draws, seed, centers))
 
 
 def widths_of(statistics: Sequence[LayerStatistics]) -> LayerWidths:
-    """The widths that statistics of all data amount to."""
+    """Return the widths that follow from statistics of all data."""
     rows = []
     for name, kind, running in statistics:
         width, reason = None, NO_VALUES

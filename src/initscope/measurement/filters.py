@@ -92,7 +92,7 @@ class FilterObserver(Observer):
 
 
 def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
-    r"""Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means over pairs, ``[2]``.
+    r"""Return variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means over pairs, ``[2]``.
 
     .. math:: \frac12\Bigl[\frac{n-1}{n}\sum_i (\theta_{-i} - \bar\theta_{-})^2 +
               \frac{(n+1)^2(n-1)}{n^3}\sum_i (\Delta_i - \bar\Delta)^2\Bigr],\qquad
@@ -119,7 +119,7 @@ def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floa
 
 
 def _variance(without: Floats, twice: Floats, groups: int) -> Floats:
-    """Mean of both estimates over the last axis, of independent groups."""
+    """Return the mean of both estimates over the last axis, of independent groups."""
     count = without.shape[-1] // groups
     left_out = _squares(without, groups) * (count - 1) / count
     both_sides = _squares((twice - without) / 2, groups) * (count + 1) ** 2 * (count - 1) / count**3

@@ -59,7 +59,7 @@ class JacobianSpectrum(Result):
     method: str
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per sample."""
+        """Return one dict per sample."""
         names = ("mean_square", "mean_square_error", "largest", "smallest")
         return [{name: float(getattr(self, name)[i]) for name in names} for i in range(len(self.largest))]
 

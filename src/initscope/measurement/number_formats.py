@@ -125,6 +125,6 @@ class FormatObserver(Observer):
         self._counts[node].add(values[:_SAMPLES])
 
     def columns(self) -> dict[str, Any]:
-        """``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""
+        """Return ``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""
         counts = tuple(map(self._counts.__getitem__, self._nodes))
         return {"overflow": np.array([count.over[0] / max(1, count.values) for count in counts]), "formats": counts}

@@ -155,7 +155,7 @@ class Observation(Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": [...], "pairs": …, "samples": …, "mode": …, "fallback": …}``."""
+        """Return ``{"rows": [...], "pairs": …, "samples": …, "mode": …, "fallback": …}``."""
         return {
             "rows": self.table(),
             "pairs": self.pairs,
@@ -309,7 +309,7 @@ class _Observers:
             self.note = self.gradients.note or (_COUPLED if coupled else "")
 
     def columns(self, seen: GraphRun) -> dict[str, Any]:
-        """Rows and arrays of the result."""
+        """Return rows and arrays of the result."""
         graph = seen.graph
         gap, ratio, rms, start = self.geometry.geometry(seen.shapes)
         columns = {"cosine": 1 - gap, "gap": gap, "norm_ratio": ratio, "rms_ratio": rms}

@@ -95,7 +95,7 @@ class GradientObserver(Observer):
         """Why a node has none."""
 
     def needs_graph(self, batch: Batch) -> bool:
-        """Batches of pairs have gradients."""
+        """Return whether batches of pairs have gradients."""
         return batch.sides is not None
 
     def begin(self, batch: Batch) -> None:
@@ -110,7 +110,7 @@ class GradientObserver(Observer):
     def follow(
         self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
     ) -> Any:
-        """Let the backward pass reach this node, and take the weight gradients when it comes by."""
+        """Let the backward pass reach this node, and record the weight gradients there."""
         replaced, layer = None, None
         if node.role == "weights":
             layer = self._layer(node, args, kwargs)
@@ -133,7 +133,7 @@ class GradientObserver(Observer):
         return replaced
 
     def _layer(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Tensor] | None:
-        """The layer with weights that a node is, called as a module or as a function, and its input."""
+        """Return the layer with weights that a node is, called as a module or as a function, and its input."""
         module = node.module
         if module is None:
             return called_layer(node.target, args, kwargs) if node.op == "call_function" else None
@@ -196,7 +196,7 @@ class GradientObserver(Observer):
         return (2 * coins - 1).repeat(2).to(top).reshape(shape)
 
     def norms(self) -> Floats:
-        """``[steps, 3, pairs]``: ‖G_x‖, ‖G_y‖, ‖G_x - G_y‖; NaN at steps without weights."""
+        """Return ``[steps, 3, pairs]``: ‖G_x‖, ‖G_y‖, ‖G_x - G_y‖; NaN at steps without weights."""
         return _stacked(self._norms)
 
     def at_steps(self) -> Floats:
@@ -204,5 +204,5 @@ class GradientObserver(Observer):
         return np.stack([torch.cat(parts).numpy() for parts in self._passed.values()])
 
     def at_output(self) -> Floats:
-        """``[pairs]``: norm of the gradient of x's loss with respect to the model's output."""
+        """Return ``[pairs]``: norm of the gradient of x's loss with respect to the model's output."""
         return torch.cat(self._top).numpy()

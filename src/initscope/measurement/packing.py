@@ -34,7 +34,7 @@ class Packing(Result):
     log_bounds: tuple[float, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per ε."""
+        """Return one row per ε."""
         names = ("eps", "number", "complete", "log_number", "log_bound")
         columns = zip(self.eps, self.numbers, self.complete, self.log_numbers, self.log_bounds)
         return [dict(zip(names, row)) for row in columns]

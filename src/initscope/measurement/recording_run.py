@@ -35,14 +35,14 @@ class Recorded(Result):
     fallback: str = ""
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row."""
+        """Return one dict per row."""
         return [
             {"layer": row.layer, "kind": row.kind, "role": row.role, "shape": list(row.shape), "note": row.note}
             for row in self.rows
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": [...], "samples": …, "mode": …, "fallback": …}``."""
+        """Return ``{"rows": [...], "samples": …, "mode": …, "fallback": …}``."""
         return {"rows": self.table(), "samples": self.samples, "mode": self.mode, "fallback": self.fallback}
 
 

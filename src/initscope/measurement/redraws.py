@@ -181,7 +181,7 @@ def _linearized_squares(ratios: Floats) -> Floats:
 
 
 def _mean_and_error(values: Floats) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Mean over the draws that have a value, its standard error by their spread, and how many they are."""
+    """Return the mean over the draws that have a value, its standard error by their spread, and how many they are."""
     known = np.isfinite(values)
     counts = known.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -225,7 +225,7 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
 
 
 def _tokens(runs: list[_Run]) -> Tokens | None:
-    """Means over the draws that have a value, and their errors."""
+    """Return means over the draws that have a value, and their errors."""
     columns = [run.tokens for run in runs if run.tokens is not None]
     if not columns:
         return None
@@ -249,7 +249,7 @@ def _known_mean(values: Floats) -> Floats:
 
 
 def _chosen(variances: Floats, between: Floats) -> Floats:
-    """Error of the mean over draws: by the jackknife of each draw that has one, else by their spread."""
+    """Return the error of the mean over draws: by the jackknife of each draw that has one, else by their spread."""
     variance, _, counts = _mean_and_error(variances)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(counts > 0, np.sqrt(variance / counts), between))

@@ -40,7 +40,7 @@ def batches(
     shuffle: bool = True,
     batch_args: BatchArgs = None,
 ) -> Iterator[Batch]:
-    """Batches of ``data`` as inputs of ``model``, on its device.
+    """Yield batches of ``data`` as inputs of ``model``, on its device.
 
     Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order, unless
     ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches keep their order. ``batch_args`` names the

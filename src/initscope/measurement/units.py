@@ -141,14 +141,14 @@ class SpreadObserver(Observer):
             spread.add(flat)
 
     def _sample(self, flat: Tensor) -> UnitSample:
-        """The choice of units for layers of this size, made once."""
+        """Return the choice of units for layers of this size, made once."""
         size = flat.shape[1]
         if size not in self._samples:
             self._samples[size] = UnitSample(size, self._seed, flat.device)
         return self._samples[size]
 
     def columns(self) -> dict[str, Floats]:
-        """``effective_rank``, ``mean_width`` and its error, ``[steps]``."""
+        """Return ``effective_rank``, ``mean_width`` and its error, ``[steps]``."""
         nothing = (math.nan, math.nan)
         spreads = list(self._spreads.values())
         widths = np.array([nothing if spread is None else spread.mean_width() for spread in spreads])
@@ -226,7 +226,7 @@ class ActivityObserver(Observer):
             activity.add(values)
 
     def columns(self) -> dict[str, Floats]:
-        """The fractions, ``[steps]`` each, NaN at steps that are no activations."""
+        """Return the fractions, ``[steps]`` each, NaN at steps that are no activations."""
         columns = {name: np.full(len(self._steps), np.nan) for name in self.names}
         for index, node in enumerate(self._steps):
             activity = self._activities.get(node)

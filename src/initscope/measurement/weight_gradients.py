@@ -67,7 +67,7 @@ def called_layer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def weight_gradient_norms(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:
-    """‖G_x‖, ‖G_y‖ and ‖G_x - G_y‖ of every pair, ``[3, pairs]`` in float64.
+    """Return ‖G_x‖, ‖G_y‖ and ‖G_x - G_y‖ of every pair, ``[3, pairs]`` in float64.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def weight_gradient_norms(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:
 
 
 def _within_range(*values: Tensor) -> tuple[list[Tensor], float]:
-    """Values whose products fit into single precision, and by what their products are to be multiplied."""
+    """Return values whose products fit into single precision, and by what their products are to be multiplied."""
     scaled, scale = [], 1.0
     for tensor in values:
         # Not the maximum norm, which torch takes value by value.

@@ -88,7 +88,7 @@ class MeanWidth(Result):
 
 
 def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
-    r"""Gaussian mean width of points, or of a set with a support function.
+    r"""Return the Gaussian mean width of points, or of a set with a support function.
 
     .. math:: \omega(K) = E\sup_{u,v\in K}\langle u-v, g\rangle,\qquad g\sim N(0, I)
 
@@ -290,7 +290,7 @@ def _is_there(points: Any) -> bool:
 
 
 def _first_numbers(stream: Iterator[Array]) -> tuple[list[Array], int]:
-    """The first batches of a stream, and how many of their points make the center, however the stream is cut."""
+    """Return the first batches of a stream, and how many of their points make the center, however the stream is cut."""
     held: list[Array] = []
     wanted, count = 2, 0
     while count < wanted and (batch := next(stream, None)) is not None:
@@ -301,7 +301,7 @@ def _first_numbers(stream: Iterator[Array]) -> tuple[list[Array], int]:
 
 
 def _mean(batches: Iterator[Array], most: float = math.inf) -> np.ndarray | None:
-    """Mean of all points, or of the first ``most``, in double precision; None if there are none."""
+    """Return the mean of all points, or of the first ``most``, in double precision; None if there are none."""
     total: Any = None
     count = 0
     for batch in batches:
@@ -318,7 +318,7 @@ def _mean(batches: Iterator[Array], most: float = math.inf) -> np.ndarray | None
 
 
 def _batches(points: Any) -> Iterator[Array]:
-    """Yield arrays ``[rows, ...]`` from what the user gave."""
+    """Yield arrays ``[rows, ...]`` from the user's points."""
     if array_api_compat.is_array_api_obj(points):
         yield points
         return
@@ -343,7 +343,7 @@ def _is_batch(value: Any) -> bool:
 
 
 def _numbers(values: Any) -> np.ndarray:
-    """A data frame or nested lists as an array."""
+    """Return a data frame or nested lists as an array."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -88,7 +88,7 @@ def _build(spec: str, input_shape: tuple[int, ...] | None) -> torch.nn.Module:
 
 
 def is_architecture(spec: str) -> bool:
-    """Whether ``spec`` is an architecture string, which no file or library can change."""
+    """Return whether ``spec`` is an architecture string, which no file or library can change."""
     prefixed = spec.partition(":")[0] in ("hf", "timm") and ":" in spec
     return not (FILE.fullmatch(spec) or prefixed or (DOTTED.fullmatch(spec) and not LAYER.match(spec)))
 

@@ -36,8 +36,8 @@ _IMPORTED: dict[str, tuple[str, str]] = {}
 def importing(folder: Path) -> Iterator[None]:
     """Let imports find modules of ``folder`` first, and afterwards restore the search path.
 
-    Modules that were imported here before are imported again if one of their files has changed, or if a name now
-    stands for another file. Modules that the program imported itself are left alone.
+    Modules that were imported here before are imported again if one of their files has changed, or if a name now stands
+    for another file. Modules that the program imported itself are not changed.
     """
     path, known, unwritten = list(sys.path), set(sys.modules), sys.dont_write_bytecode
     sys.path.insert(0, str(folder))

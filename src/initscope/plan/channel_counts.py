@@ -205,7 +205,7 @@ def _rows(predicted: Prediction, event: str, last: int) -> list[int]:
 
 
 def _factor(deviations: Floats, shift: Floats, eps: float, delta: float, seed: int) -> float:
-    """The smallest multiple of the widths at which all deviations are at most eps with probability 1 - delta."""
+    """Return the smallest multiple of the widths at which all deviations are at most eps with probability 1 - delta."""
     from initscope._utils.randomness import generator
 
     numbers = generator(seed, "deviations of a plan").standard_normal((_SAMPLES, len(deviations)))

@@ -54,7 +54,7 @@ class Draws:
     lookup: Lookup
 
     def normal(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Standard normal numbers, of the type and on the device of ``like``."""
+        """Return standard normal numbers, of the type and on the device of ``like``."""
         numbers = torch.randn(shape, generator=self.generator, dtype=like.dtype, device=self.generator.device)
         return numbers.to(like.device)
 

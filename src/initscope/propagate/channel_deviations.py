@@ -93,7 +93,7 @@ class ChannelDeviations:
         return torch.stack(list(map(self.average, products)))
 
     def _at_both(self, offset: Offset) -> tuple[Tensor, Tensor]:
-        """Factors of the four products, ``[4, networks, channels, pairs, *positions]``."""
+        """Return factors of the four products, ``[4, networks, channels, pairs, *positions]``."""
         shape = self.x.shape
         x, y = (side.reshape(shape[0] * shape[1], *shape[2:]) for side in (self.x, self.y))
         first, second = at_both(x, y, offset)
@@ -127,11 +127,11 @@ class PerturbedCovariances(OfOne):
     channels: ChannelDeviations
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Those of the expectation and the deviations."""
+        """Return those of the expectation and the deviations."""
         return lookup(self.before, offset) + self.channels.cross(offset)
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The same offset."""
+        """Return the same offset."""
         if offset is EVERY:
             raise NotCovered("it reads all covariances at once")
         return super().sources(offset)
@@ -140,7 +140,7 @@ class PerturbedCovariances(OfOne):
 def channel_deviations(
     simulation: Simulation, known_steps: dict[Node, Step], draws: int, seed: int
 ) -> dict[Node, ChannelDeviations]:
-    """Channels of drawn networks at every op, with the numbers that make each of them deviate."""
+    """Return channels of drawn networks at every op, with the numbers that make each of them deviate."""
     recorder = _ChannelRecorder(
         {node.name: step for node, step in known_steps.items() if step.recorded}, simulation.x.samples
     )

@@ -28,7 +28,7 @@ _FEWEST, _MOST = 16, 4096
 
 
 def positions_of(state: MomentMaps) -> int:
-    """Number of positions, 1 where there is no axis of them."""
+    """Return the number of positions, 1 where there is no axis of them."""
     return math.prod(state.positions)
 
 
@@ -68,7 +68,7 @@ class Channels:
         return gradients.mean(dim=0) if gradients.dim() == 5 else gradients
 
     def gaussian(self, root: Tensor, count: int) -> Tensor:
-        """Numbers with covariance root·rootᵀ, ``[…, P, count]``."""
+        """Return numbers with covariance root·rootᵀ, ``[…, P, count]``."""
         normal = torch.randn((*root.shape[:-1], count), generator=self._generator, dtype=root.dtype)
         return root @ normal
 
@@ -119,18 +119,18 @@ class Channels:
         return torch.cat([torch.cat([x, zero], dim=-1), torch.cat([zero, y], dim=-1)], dim=-2)[None]
 
     def gaussian_values(self, state: MomentMaps) -> Tensor:
-        """Channels of Gaussian units, drawn by their Gram matrix: ``[count, 2·pairs, blocks, P]``."""
+        """Return channels of Gaussian units, drawn by their Gram matrix: ``[count, 2·pairs, blocks, P]``."""
         root = factor_of(self.gram(state))
         return self.gaussian(root, self._how_many(root)).movedim(-1, 0)
 
     def chosen(self, sides: Tensor) -> Tensor:
-        """Channels of values ``[2·pairs, blocks, channels, P]``, chosen at random."""
+        """Return channels of values ``[2·pairs, blocks, channels, P]``, chosen at random."""
         count = self._how_many(sides)
         chosen = torch.randint(sides.shape[2], (count,), generator=self._generator)
         return sides[:, :, chosen].movedim(2, 0)
 
     def _how_many(self, root: Tensor) -> int:
-        """Channels that are drawn: the same number for all states, that of the first that asks."""
+        """Return channels that are drawn: the same number for all states, that of the first that asks."""
         if not self._count:
             size = len(root) * root.shape[-1] ** 2
             self._count = min(_MOST, max(_FEWEST, _ENTRIES // size))

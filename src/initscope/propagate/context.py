@@ -59,7 +59,7 @@ class Context:
         )
 
     def training(self, module: nn.Module) -> bool:
-        """Whether a layer acts as in training."""
+        """Return whether a layer acts as in training."""
         return module.training if self.mode is None else self.mode == "train"
 
     def drawn(self, parameters: Iterable[Any]) -> frozenset[object]:
@@ -67,7 +67,7 @@ class Context:
         return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
 
     def weight_distribution(self, module: Any) -> WeightDistribution:
-        """The weight distribution of a module, asked for once."""
+        """Return the weight distribution of a module, asked for once."""
         if module not in self._weight_distributions:
             stated = self.initializer.weight_distribution(module)
             # An initializer states a bias for any layer; a layer without a bias gets none.

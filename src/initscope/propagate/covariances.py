@@ -48,7 +48,7 @@ def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: CovarianceBudg
 
 
 def covariances(wanted: Iterable[Wanted], budget: CovarianceBudget) -> Lookup:
-    """All ``wanted`` covariances at once, to be looked up."""
+    """Return all ``wanted`` covariances at once, to be looked up."""
     wanted = list(closure(wanted, deep=False))
     if not wanted:
         return _lookup({})
@@ -129,7 +129,7 @@ def _cost(state: MomentMaps, offset: Offset) -> int:
 
 
 def canonical(offset: Offset) -> tuple[Offset, bool]:
-    """One of ±offset, and whether that is the other direction."""
+    """Return one of ±offset, and whether that is the other direction."""
     if offset is EVERY:
         return offset, False
     swapped = next((d for d in offset if d), 0) < 0
@@ -137,18 +137,18 @@ def canonical(offset: Offset) -> tuple[Offset, bool]:
 
 
 def outside(state: MomentMaps, offset: Offset) -> bool:
-    """Whether no two positions are that far apart."""
+    """Return whether no two positions are that far apart."""
     return offset is not EVERY and any(abs(d) >= n for n, d in zip(state.positions, offset, strict=True))
 
 
 def nothing(state: MomentMaps, offset: Offset) -> Cross:
-    """The covariances of no positions."""
+    """Return the covariances of no positions."""
     sizes = [max(0, n - abs(d)) for n, d in zip(state.positions, offset)]
     return torch.zeros((4, *state.kxx.shape[:2], *sizes), dtype=torch.float64, device=state.kxx.device)
 
 
 def aligned(state: MomentMaps) -> Cross:
-    """The covariances at offset 0."""
+    """Return the covariances at offset 0."""
     kxx, kyy, d = (maps.double() for maps in (state.kxx, state.kyy, state.d))
     kxy = (kxx + kyy - d) / 2
     return torch.stack([kxx, kyy, kxy, kxy])
@@ -209,7 +209,7 @@ def _double(factor: Factor) -> Factor:
 
 
 def both_factors(state: MomentMaps, x: Factor, y: Factor) -> Tensor:
-    """Those numbers at every position of x, then of y: ``[pairs, blocks, 2P]``."""
+    """Return those numbers at every position of x, then of y: ``[pairs, blocks, 2P]``."""
     shape = state.kxx.shape
     sides = [torch.as_tensor(side, dtype=torch.float64).expand(shape).reshape(*shape[:2], -1) for side in (x, y)]
     return torch.cat(sides, dim=2)

@@ -113,7 +113,7 @@ class Dispatcher:
         return next((value for value in inputs if is_uncovered(value)), None) or Uncovered(reason)
 
     def _sampled(self, node: Node, inputs: list[Any], reason: str, context: Context) -> Value:
-        """The second moments of whole networks that were drawn."""
+        """Return the second moments of whole networks that were drawn."""
         axis = next((value.axis for value in inputs if value.axis is not None), None)
         try:
             state = self._simulation.state(node, axis, context)
@@ -155,7 +155,7 @@ class Dispatcher:
             raise
 
     def _moves_samples(self, node: Node) -> bool:
-        """Whether the samples of a node lie elsewhere than along its first axis."""
+        """Return whether the samples of a node lie elsewhere than along its first axis."""
         axis = self._simulation.networks.axes.of(node)
         return axis is not None and not axis.first
 
@@ -229,7 +229,7 @@ class Dispatcher:
 
 
 def _knows_samples(value: Any) -> bool:
-    """Whether it is known which sample every entry belongs to."""
+    """Return whether it is known which sample every entry belongs to."""
     values = values_in(value)
     return bool(values) and all(argument.knows_samples for argument in values)
 

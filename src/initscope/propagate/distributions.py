@@ -62,7 +62,7 @@ class KnownMeans(NetworkUnits):
     y: Tensor
 
     def means(self, state: MomentMaps) -> Pair:
-        """The means."""
+        """Return the means."""
         return self.x, self.y
 
 
@@ -72,7 +72,7 @@ class GaussianUnits(Distribution):
     gaussian = zero_mean = stable = True
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """Two correlated normal numbers at each position, or as many as there are sites."""
+        """Return two correlated normal numbers at each position, or as many as there are sites."""
         if len(sites.shifts) > 1:
             return gaussian_draws(state, sites, draws)
         kxx, kyy, d = (sites.take(maps) for maps in (state.kxx, state.kyy, state.d))
@@ -117,11 +117,11 @@ class UnitsOfOne(Distribution):
     before: MomentMaps
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """Those of the value before."""
+        """Return those of the value before."""
         return self.before.fields(sites)
 
     def without_samples(self) -> Distribution:
-        """The same of the value before."""
+        """Return the same of the value before."""
         return replace(self, before=self.before.without_samples())
 
 
@@ -140,12 +140,12 @@ class AffineUnits(UnitsOfOne):
         return self.before.distribution.written_out
 
     def means(self, state: MomentMaps) -> Pair:
-        """Means follow the affine map."""
+        """Return means after the affine map."""
         x, y = self.before.means()
         return (x - self.x_shift) * self.x_scale, (y - self.y_shift) * self.y_scale
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """Samples follow the affine map."""
+        """Return samples after the affine map."""
         x, y = self.before.draw(sites, draws)
 
         def at(numbers: Factor) -> Factor:
@@ -154,7 +154,7 @@ class AffineUnits(UnitsOfOne):
         return (x - at(self.x_shift)) * at(self.x_scale), (y - at(self.y_shift)) * at(self.y_scale)
 
     def expression(self, state: MomentMaps) -> Expression | None:
-        """The affine map of an expression, if it is the same for all units and both sides."""
+        """Return the affine map of an expression, if it is the same for all units and both sides."""
         numbers = (self.x_scale, self.y_scale, self.x_shift, self.y_shift)
         inner = self.before.expression() if all(isinstance(number, (int, float)) for number in numbers) else None
         if inner is None or self.x_scale != self.y_scale or self.x_shift != self.y_shift:
@@ -163,7 +163,7 @@ class AffineUnits(UnitsOfOne):
         return before, lambda x: (function(x) - shift) * scale
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """The affine map of channels."""
+        """Return the affine map of channels."""
         shape = (len(state.kxx), len(state.sizes), math.prod(state.positions))
         shift, scale = (
             torch.cat(
@@ -218,7 +218,7 @@ class ActivatedUnits(UnitsOfOne):
         return values
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """The value before."""
+        """Return the value before."""
         return (self.before,)
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
@@ -240,12 +240,12 @@ class MovedUnits(UnitsOfOne):
     whole: bool = True
 
     def means(self, state: MomentMaps) -> Pair:
-        """Means move along."""
+        """Return the moved means."""
         x, y = self.before.means()
         return self._move(x), self._move(y)
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """Samples move along."""
+        """Return the moved samples."""
         x, y = self.before.draw(self._below(sites), draws)
         if self._in_place:
             return self._chosen(x, 2), self._chosen(y, 2)
@@ -254,11 +254,11 @@ class MovedUnits(UnitsOfOne):
         return sites.take(x.reshape(shape)), sites.take(y.reshape(shape))
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """Those of the value before."""
+        """Return those of the value before."""
         return self.before.fields(self._below(sites))
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """Channels at the new positions."""
+        """Return channels at the new positions."""
         if not self.whole or self.flat or self.blocks is not None:
             return super().channel_values(state, channels)
         return take(channels.values(self.before), self.index.flatten(), leading=3)
@@ -282,7 +282,7 @@ class MovedUnits(UnitsOfOne):
         return values.index_select(axis, torch.tensor(self.blocks, device=values.device))
 
     def _move(self, values: Tensor) -> Tensor:
-        """``[leading, blocks, *positions]`` at the new positions."""
+        """Return ``[leading, blocks, *positions]`` at the new positions."""
         return take(self._chosen(values, 1), self.index, leading=1 if self.flat else 2)
 
 
@@ -293,11 +293,11 @@ class _OfSeveral(Distribution):
     parts: tuple[MomentMaps, ...]
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """Those of every part."""
+        """Return those of every part."""
         return [field for part in self.parts for field in part.fields(sites)]
 
     def without_samples(self) -> Distribution:
-        """The same of every part."""
+        """Return the same of every part."""
         return replace(self, parts=tuple(part.without_samples() for part in self.parts))
 
 
@@ -305,15 +305,15 @@ class SummedUnits(_OfSeveral):
     """A sum of independent units."""
 
     def means(self, state: MomentMaps) -> Pair:
-        """Means add."""
+        """Return the sum of the means."""
         return _added([part.means() for part in self.parts])
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """Independent samples add."""
+        """Return the sum of independent samples."""
         return _added([part.draw(sites, draws) for part in self.parts])
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """Channels add."""
+        """Return the sum of the channels."""
         return torch.stack([channels.values(part) for part in self.parts]).sum(dim=0)
 
 
@@ -331,17 +331,17 @@ class StackedUnits(_OfSeveral):
         return self.parts
 
     def means(self, state: MomentMaps) -> Pair:
-        """One after the other."""
+        """Concatenate them."""
         x, y = zip(*(part.means() for part in self.parts), strict=True)
         return torch.cat(x, dim=1), torch.cat(y, dim=1)
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """One after the other."""
+        """Concatenate them."""
         x, y = zip(*(part.draw(sites, draws) for part in self.parts), strict=True)
         return torch.cat(x, dim=2), torch.cat(y, dim=2)
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """One after the other."""
+        """Concatenate them."""
         return torch.cat([channels.values(part) for part in self.parts], dim=2)
 
 
@@ -357,7 +357,7 @@ class JoinedUnits(Distribution):
         return self.parts
 
     def means(self, state: MomentMaps) -> Pair:
-        """One after the other."""
+        """Concatenate them."""
         x, y = zip(*(part.means() for part in self.parts), strict=True)
         return torch.cat(x, dim=2), torch.cat(y, dim=2)
 

@@ -56,7 +56,7 @@ def sampled(
 
 
 def _between(fields: list[Field]) -> Iterable[Wanted]:
-    """The covariances that joint draws rest on."""
+    """Return the covariances on which joint draws are based."""
     return ((state, offset) for state, sites in fields for _, _, offset in sites.couples())
 
 
@@ -76,7 +76,7 @@ class Empirical(Distribution):
     otherwise: Distribution
 
     def means(self, state: MomentMaps) -> Pair:
-        """Means over the samples."""
+        """Return means over the samples."""
         return self.x.mean(dim=0), self.y.mean(dim=0)
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
@@ -100,7 +100,7 @@ class Empirical(Distribution):
         return self.otherwise
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """New channels."""
+        """Return new channels."""
         return self.otherwise.channel_values(state, channels)
 
 

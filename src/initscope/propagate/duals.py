@@ -148,7 +148,7 @@ def _between(nodes: Tensor, points: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Tensor, Tensor]:
-    """Points, and ``[points, orders]`` weights: Hermite polynomials times the density."""
+    """Return points, and ``[points, orders]`` weights: Hermite polynomials times the density."""
     points = torch.linspace(-_REACH, _REACH, _POINTS, dtype=torch.float64)
     density = (points[1] - points[0]) * torch.exp(-points.square() / 2) / math.sqrt(2 * math.pi)
     hermite = [torch.ones_like(points), points]

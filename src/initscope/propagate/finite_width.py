@@ -165,7 +165,7 @@ def _sizes(known_steps: dict[Node, Step]) -> tuple[int, int]:
 def _part(
     simulation: Simulation, draws: int, seed: int, all_pairs: int
 ) -> tuple[Floats, Floats, Floats, tuple[str, ...]]:
-    """Deviations and curvatures of the cosines, relative deviations of the RMS; the reasons of the rows."""
+    """Return deviations and curvatures of the cosines, relative deviations of the RMS; the reasons of the rows."""
     share = simulation.x.samples / all_pairs
     known_steps, plain = _surveyed(simulation, seed, share)
     channels = channel_deviations(simulation, known_steps, draws, seed)

@@ -46,7 +46,7 @@ def attention_weights(
 
 
 def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The mean over heads of A C Aᵀ, with A of x and of y on the diagonal.
+    """Return the mean over heads of A C Aᵀ, with A of x and of y on the diagonal.
 
     ``gram [pairs, 2S, 2S]`` is that of the values, ``x`` and ``y`` ``[pairs, heads, T, S]`` are the weights; returns
     ``[pairs, 2T, 2T]`` in float64. Rows of weights sum to 1, so a constant does not change: it is subtracted first.

@@ -14,5 +14,5 @@ _WORTH_THREADS = 1 << 15  # map entries; below, starting threads costs more than
 
 
 def large_loops(*maps: Tensor) -> ModuleType | None:
-    """The compiled loops, if they are loaded and these maps are large enough for threads to pay."""
+    """Return the compiled loops, if they are loaded and these maps are large enough for threads to pay."""
     return fused_loops(*maps, entries=0) if maps[0].numel() >= _WORTH_THREADS else None

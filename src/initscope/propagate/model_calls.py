@@ -44,7 +44,7 @@ def _set_in_copy(values: Any, index: Any, new: Any) -> Any:
 
 
 def evaluated(node: Any) -> Any:
-    """The result of a node without a row, on the parameters themselves."""
+    """Return the result of a node without a row, on the parameters themselves."""
     if isinstance(node, Node):
         args, kwargs = evaluated(node.args), evaluated(node.kwargs)
         with torch.no_grad():

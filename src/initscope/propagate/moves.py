@@ -21,7 +21,7 @@ __all__ = ["moved_maps"]
 
 
 def moved_maps(state: MomentMaps, operation: Callable[[Tensor], Any]) -> Any:
-    """The maps after an operation that only moves, copies or drops units, or fills in zeros.
+    """Return the maps after an operation that only moves, copies or drops units, or fills in zeros.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Networks:
         return sample_axes(traced, self._inputs) if moves or traced.symbolic is None else SampleAxes()
 
     def weights(self, node: Node) -> frozenset[object]:
-        """The parameters that a node's value depends on."""
+        """Return the parameters that a node's value depends on."""
         stack = [] if node in self._weights else [node]
         while stack:
             reads = stack[-1].inputs
@@ -249,7 +249,7 @@ _GRAMS = 1 << 26  # entries of the products of tokens of all steps
 
 
 def _may_move_samples(node: Node) -> bool:
-    """Whether samples may lie elsewhere after an op: it moves values, is unknown, or puts the sequence first."""
+    """Return whether samples may lie elsewhere after an op: it moves values, is unknown, or puts the sequence first."""
     module, traits = node.module, node.traits
     if isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False:  # hidden states always are
         return True

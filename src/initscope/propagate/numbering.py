@@ -48,19 +48,19 @@ def view_of(source: Tensor, shape: Shape) -> View | None:
 
 
 def viewed(values: Tensor, source: Tensor, shape: Shape) -> Tensor:
-    """``values`` of that shape at the positions of ``source``."""
+    """Return ``values`` of that shape at the positions of ``source``."""
     view = view_of(source, shape)
     return values.reshape(-1)[source] if view is None else values.contiguous().as_strided(*view)
 
 
 def same_units(source: Tensor, other: Tensor, shape: Shape) -> bool:
-    """Whether two are the same numbers at the same positions."""
+    """Return whether both have the same numbers at the same positions."""
     views = view_of(source, shape), view_of(other, shape)
     return views[0] == views[1] if None not in views else torch.equal(source, other)
 
 
 def _remembered(find: Callable[[Tensor, Shape], _Result]) -> Callable[[Tensor, Shape], _Result]:
-    """Results for a view, computed once."""
+    """Return results for a view, computed once."""
 
     @lru_cache(maxsize=64)
     def of_view(view: View, shape: Shape) -> _Result:
@@ -75,7 +75,7 @@ def _remembered(find: Callable[[Tensor, Shape], _Result]) -> Callable[[Tensor, S
 
 @_remembered
 def lines(source: Tensor, shape: Shape) -> Lines:
-    """Position of the vectors along the last axis."""
+    """Return the position of the vectors along the last axis."""
     _, tokens, channels = shape
     sample = source[..., 0, 0] // (tokens * channels)
     token = source.reshape(-1, *source.shape[-2:])[0, :, 0] // channels % tokens
@@ -88,14 +88,14 @@ def lines(source: Tensor, shape: Shape) -> Lines:
 
 @_remembered
 def channels_cut(source: Tensor, shape: Shape) -> bool:
-    """Whether channels of a token lie along several axes now."""
+    """Return whether channels of a token lie along several axes now."""
     token = source // shape[-1]
     along = [bool((token == token.narrow(a, 0, 1)).all()) for a in range(1, source.dim())]
     return sum(along) > 1 or not any(along)
 
 
 def of_rows(source: Tensor, shape: Shape, width: int) -> Tensor:
-    """The numbers of ``width`` units for every token that ``source`` holds, instead of all its channels."""
+    """Return the numbers of ``width`` units for every token that ``source`` holds, instead of all its channels."""
     after, channels, view = (*shape[:2], width), shape[-1], view_of(source, shape)
     if view is not None and source.shape[-1] == channels and source.stride(-1) == 1:
         sizes, (*strides, _), start = view

@@ -70,13 +70,13 @@ class _Recalling(Walk):
 
 
 def sides_of(x: Inputs) -> Sides:
-    """The first samples of ``x``, as many as Gram matrices allow, as the two sides of pairs."""
+    """Return the first samples of ``x``, as many as Gram matrices allow, as the two sides of pairs."""
     half = _samples(x) // 2
     return (slice(0, half), slice(half, 2 * half)) if half else (slice(0, 1), slice(0, 1))
 
 
 def gradients_of(simulation: Simulation) -> Gradients:
-    """Predicted gradient ratios of every row, on the samples of both sides of its pairs."""
+    """Return predicted gradient ratios of every row, on the samples of both sides of its pairs."""
     networks, x, y = simulation.networks, simulation.x, simulation.y
     traced = networks.traced
     context = replace(networks.context, budget=CovarianceBudget(), sampled=[], roots=list[SampledRoot]())
@@ -196,7 +196,7 @@ class _Backward:
         """
         output = output[0] if type(output) is tuple and output else output
         if not is_value(output):
-            raise NotCovered("it is not known as one value per unit")
+            raise NotCovered("its values per unit are not known")
         state = output.whole_moments()
         positions = positions_of(state)
         if positions > 4 * MOST_POSITIONS:

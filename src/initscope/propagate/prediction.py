@@ -63,13 +63,13 @@ def predict(
     gradients: bool = False,
     finite_width: bool = False,
 ) -> Prediction:
-    """Expected geometry of pairs after every layer of ``model`` with random weights.
+    """Return expected geometry of pairs after every layer of ``model`` with random weights.
 
     The covariance of each pair is propagated from layer to layer [Daniely2016]_, [Poole2016]_: weights average it over
     the taps of the filters, activations apply their dual. The result is exact in expectation for the first layer, and
     for deeper ones in the limit of large width. If there is no closed form, units or whole networks are sampled; the
-    status of the row says so, and the row has a standard error. The weights of the model matter only through
-    ``initializer=None``, and the model is left as it is.
+    status of the row says so, and the row has a standard error. The weights of the model are used only with
+    ``initializer=None``, and the model is restored.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def predict(
 
 
 def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
-    """The same with predicted gradients, and with the reasons why rows have none."""
+    """Return the same with predicted gradients, and with the reasons why rows have none."""
     rows = tuple(
         replace(row, note="; ".join(filter(None, [row.note, reason and f"no gradient predicted: {reason}"])))
         for row, reason in zip(prediction.rows, gradients.reasons, strict=True)
@@ -244,7 +244,7 @@ def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
 def _bound_pairs(
     model: nn.Module, x: Any, y: Any, *, keep_integers: bool, batch_args: BatchArgs
 ) -> tuple[Inputs, Inputs]:
-    """Arguments of the model for both sides, all tensors, checked."""
+    """Return arguments of the model for both sides, all tensors, checked."""
     bound_x, bound_y = (bind(model, _tensors(side), batch_args) for side in (x, y))
     if not keep_integers and not any(tensor.is_floating_point() for tensor in bound_x.tensors()):
         bound_x, bound_y = (
@@ -326,7 +326,7 @@ class _Part:
 
 
 def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part:
-    """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
+    """Return the prediction of a batch of ``all_pairs``, the first of it number ``first``."""
     networks, pairs = simulation.networks, simulation.x.samples
     traced = networks.traced
     context = replace(networks.context, budget=CovarianceBudget(pairs, all_pairs), sampled=[])

@@ -42,7 +42,7 @@ class RandomMatrices:
                 self._matrices.setdefault(id(layer.weight), whole)
 
     def drawn_in(self, module: nn.Module) -> bool:
-        """Whether some parameters of a module are random."""
+        """Return whether some parameters of a module are random."""
         return any(id(parameter) in self._drawn for parameter in module.parameters())
 
     def constant(self, value: Any) -> Any:
@@ -65,13 +65,13 @@ class RandomMatrices:
 
 
 def _is_one(parts: list[Matrix]) -> bool:
-    """Whether the matrices of a parameter are all of it, as its calls read it."""
+    """Return whether the matrices of a parameter are all of it, as its calls read it."""
     stack = parts[0].parameters[0].dim() == 3
     return stack or all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
 
 
 def _holds(whole: Any, part: Tensor) -> bool:
-    """Whether ``part`` are rows of ``whole``, in the same memory."""
+    """Return whether ``part`` are rows of ``whole``, in the same memory."""
     if not isinstance(whole, Tensor) or whole.dim() != 2:
         return False
     if whole.untyped_storage().data_ptr() != part.untyped_storage().data_ptr() or whole.shape[1] != part.shape[1]:
@@ -91,19 +91,19 @@ def _is_transposed_stack(values: Any, parts: list[Matrix]) -> bool:
 
 @operation("matmul", "mm", on=RandomMatrix)
 def product(context: Context, state: Any, weights: Any) -> Any:
-    """Inputs times a matrix."""
+    """Return inputs times a matrix."""
     return _through_linear(context, state, weights, inputs_first=True)
 
 
 @operation("addmm", on=RandomMatrix)
 def product_with_bias(context: Context, bias: Any, state: Any, weights: Any) -> Any:
-    """Inputs times a matrix, and a bias."""
+    """Return inputs times a matrix, and a bias."""
     return _through_linear(context, state, weights, bias, inputs_first=True)
 
 
 @operation("linear", on=RandomMatrix)
 def linear_call(context: Context, input: Any, weight: Any, bias: Any = None) -> Any:
-    """Inputs times the transposed matrix, and a bias."""
+    """Return inputs times the transposed matrix, and a bias."""
     return _through_linear(context, input, weight, bias, inputs_first=False)
 
 
@@ -133,7 +133,7 @@ def _layer(weights: RandomMatrix, context: Context) -> Callable[[Any], MomentMap
 
 @operation("grouped_mm", "_grouped_mm", on=RandomMatrix)
 def product_with_experts(context: Context, rows: Any, weights: Any, offs: Any = None, **options: Any) -> Any:
-    """Rows times the matrix of their expert: as the first does it, with the mean square of all."""
+    """Return rows times the matrix of their expert: as the first does it, with the mean square of all."""
     if not is_routed(rows) or not isinstance(weights, RandomMatrix):
         return NotImplemented
     if not weights.experts or not weights.transposed:

@@ -145,7 +145,7 @@ def find_rule(module: nn.Module) -> Rule | None:
 
 
 def _rule_of_class(kind: Any) -> Rule | None:
-    """Every activation in `initscope.graph` uses the rule of `ActivationLayer`, also one that is added later."""
+    """Return the rule of `ActivationLayer`, which every activation in `initscope.graph` uses, also one added later."""
     rule = _RULES.get(kind)
     if rule is None and issubclass(kind, nn.Module):
         row = activation_row(kind)
@@ -185,7 +185,7 @@ def operation(
 
 
 def find_operation(name: str, on: type[Value] | None = None) -> Rule | None:
-    """The rule of a function, method or operator by its name, for that kind of value."""
+    """Return the rule of a function, method or operator by its name, for that kind of value."""
     return _OPERATIONS.get((name, on))
 
 

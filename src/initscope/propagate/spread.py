@@ -73,7 +73,7 @@ def _plain(module: nn.Module | None, distribution_of: Callable[[nn.Module], Weig
 
 
 def standard_error(replicates: Floats) -> Floats:
-    """Standard error of the mean of ``[replicates, ...]`` independent estimates.
+    """Return the standard error of the mean of ``[replicates, ...]`` independent estimates.
 
     Its square is an unbiased estimate of the mean's variance: over many seeds, the mean of the squared errors is the
     variance of the estimates. From four replicates a single one is itself known to 40 %: (mean - truth)/error follows

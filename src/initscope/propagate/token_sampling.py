@@ -23,7 +23,7 @@ _VALUES = 8  # drawn values of this many maps are kept: an op may read those of 
 
 
 def token_values(base: MomentMaps, context: Context) -> Pair:
-    """Values ``[pairs, tokens, channels]`` of x and of y, drawn once: all readers get the same values."""
+    """Return values ``[pairs, tokens, channels]`` of x and of y, drawn once: all readers get the same values."""
     if base.order not in context.values:
         context.values[base.order] = base.distribution.token_values(base, context)
         while len(context.values) > _VALUES:
@@ -41,7 +41,7 @@ def new_gaussian_values(base: MomentMaps, context: Context) -> Pair:
 
 
 def gaussian_tokens(base: MomentMaps, context: Context, channels: int, block: int = 0) -> Tensor:
-    """Values of new Gaussian channels at all tokens of x, then of y: ``[pairs, 2T, channels]``."""
+    """Return values of new Gaussian channels at all tokens of x, then of y: ``[pairs, 2T, channels]``."""
     context.sampled.append("heads")
     source, x, y = unscaled(base)
     if source.order not in context.factors:

@@ -93,7 +93,7 @@ class Walk:
         return replicated(values)
 
     def _filled_in(self, value: Any) -> Any:
-        """Arguments with the values of the nodes that they name."""
+        """Return arguments with the values of the nodes that they name."""
         if isinstance(value, Node):
             return self._values[value] if value in self._values else self._in_arguments(value)
         if isinstance(value, slice):

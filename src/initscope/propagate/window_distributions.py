@@ -34,7 +34,7 @@ class WindowUnits(UnitsOfOne, ABC):
     taps: tuple[Offset, ...]
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """The function of samples of whole windows."""
+        """Return the function of samples of whole windows."""
         below = sites.through(self.stride, self.taps)
         shape = (len(sites.shifts), len(self.taps))
         inside = below.inside(self.before.positions).to(self.before.kxx.device).reshape(*shape, *sites.size)
@@ -42,7 +42,7 @@ class WindowUnits(UnitsOfOne, ABC):
         return self.reduce(x, y, inside, draws)
 
     def windows(self, below: Sites, draws: Draws) -> Pair:
-        """Samples of the units that are read."""
+        """Return samples of the units that are read."""
         return self.before.draw(below, draws)
 
     @abstractmethod
@@ -50,7 +50,7 @@ class WindowUnits(UnitsOfOne, ABC):
         """The function, over axis 4 of ``[count, pairs, blocks, shifts, taps, *size]``; ``inside`` from axis 3 on."""
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """Those of the windows."""
+        """Return those of the windows."""
         return self.before.fields(sites.through(self.stride, self.taps))
 
     def positions_read(self, positions: tuple[int, ...]) -> Tensor:
@@ -70,21 +70,21 @@ class WindowMean(WindowUnits):
     """The mean of a window."""
 
     def means(self, state: MomentMaps) -> Pair:
-        """Means of the means."""
+        """Return means of the means."""
         kernel = tuple(1 + last for last in self.taps[-1])
         x, y = (box_sums(mean, kernel, self.stride) / len(self.taps) for mean in self.before.means())
         return x, y
 
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
-        """The mean of samples."""
+        """Return the mean of samples."""
         return x.mean(dim=4), y.mean(dim=4)
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """Means of channels."""
+        """Return means of channels."""
         return channels.values(self.before)[..., self.positions_read(state.positions).clamp_min(0)].mean(dim=-2)
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """The value before."""
+        """Return the value before."""
         return (self.before,)
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
@@ -98,7 +98,7 @@ class WindowMaximum(WindowUnits):
     """The largest of a window, padding left out."""
 
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
-        """The largest of samples."""
+        """Return the largest of samples."""
         if not bool(inside.all()):
             x, y = (side.masked_fill(~inside, -math.inf) for side in (x, y))
         return x.amax(dim=4), y.amax(dim=4)
@@ -109,11 +109,11 @@ class WindowMaximum(WindowUnits):
         return values[..., read.clamp_min(0)].masked_fill(read < 0, -math.inf), read
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """The largest of channels."""
+        """Return the largest of channels."""
         return self._read(state, channels)[0].amax(dim=-2)
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """The value before."""
+        """Return the value before."""
         return (self.before,)
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:

@@ -53,7 +53,7 @@ class Sites:
 
     @classmethod
     def aligned(cls, positions: tuple[int, ...]) -> Sites:
-        """Every position by itself."""
+        """Return every position by itself."""
         return cls(positions, (1,) * len(positions), ((0,) * len(positions),))
 
     @classmethod
@@ -76,7 +76,7 @@ class Sites:
         return Sites(self.size, tuple(a * b for a, b in zip(self.stride, stride, strict=True)), shifts)
 
     def couples(self) -> Iterator[tuple[int, int, Offset]]:
-        """Every two shifts by their numbers, with their difference."""
+        """Yield every two shifts by their numbers, with their difference."""
         for (i, a), (j, b) in itertools.combinations(enumerate(self.shifts), 2):
             yield i, j, tuple(q - p for p, q in zip(a, b, strict=True))
 
@@ -175,7 +175,7 @@ class FilterTaps(Windows):
         return values
 
     def sum_padded(self, maps: Tensor) -> Tensor:
-        """Sums over the taps of maps that are padded already."""
+        """Return sums over the taps of maps that are padded already."""
         inside = FilterTaps(self.kernel_size, self.stride, self.dilation, ((0, 0),) * len(self.kernel_size))
         return inside.sum(maps)
 
@@ -188,7 +188,7 @@ def base(maps: Tensor, offset: Offset) -> Tensor:
 
 
 def partner(maps: Tensor, offset: Offset) -> Tensor:
-    """Entries at p + offset, in the order of `base`."""
+    """Return entries at p + offset, in the order of `base`."""
     return base(maps, tuple(-d for d in offset))
 
 

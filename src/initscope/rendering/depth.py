@@ -40,16 +40,16 @@ def rounded(values: Floats) -> list[float | None]:
 
 @dataclass(frozen=True)
 class Panel:
-    """A quantity after every layer, to be plotted.
+    """A quantity after every layer, for a plot.
 
     Attributes
     ----------
     name, title, says : str
         Name of the quantity, its short description, and how to read the plot.
     measured, error, predicted : array ``[rows]``
-        Measured means, their standard errors, and predictions; NaN where a value is missing.
+        Measured means, their standard errors, and predictions; NaN if a value is missing.
     low, high : float or None
-        Bounds of the healthy range; None where it is unbounded.
+        Bounds of the healthy range; None if it is unbounded.
     least, most : float or None
         Ends of the axis; None chooses them from the values.
     logarithmic : bool or None

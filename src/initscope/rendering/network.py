@@ -86,7 +86,7 @@ def network_figure(
 
 
 def _colors(column: Column) -> bool:
-    """Whether boxes can have the color of a column: measured values of more than one row."""
+    """Return whether boxes can have the color of a column: measured values of more than one row."""
     return not column.extra and column.side != "predicted" and int(np.isfinite(column.values).sum()) > 1
 
 

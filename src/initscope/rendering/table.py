@@ -320,7 +320,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """Return a text as lines of at most ``width`` characters, or on one line where that is None."""
+    """Return a text as lines of at most ``width`` characters, or on one line if that is None."""
     text = printable(text)
     if width is None:
         return [f"{indent}{text}"]

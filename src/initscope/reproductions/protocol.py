@@ -1,6 +1,6 @@
 """`Reproduction`: a statement of the sources that can be run, with our numbers and the published ones.
 
-A file of this package runs one experiment (``run``) and declares what it shows: ``REPRODUCTIONS = (Declared(…),)``.
+A file of this package runs one experiment (``run``) and declares its statements: ``REPRODUCTIONS = (Declared(…),)``.
 All published numbers are in ``published.toml``.
 """
 

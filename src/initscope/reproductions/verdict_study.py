@@ -189,8 +189,8 @@ def run(
     retrained : int
         Maximum number of failed networks of each set to train again with the suggested initialization.
     seconds : float
-        No run starts after this time. Architectures that are not complete by then are left out, so the study can be
-        made in pieces.
+        No run starts after this time. Architectures that are not complete by then are left out, so the study can be run
+        in parts.
     workers : int
         Number of training processes; 1 trains in this process.
     """

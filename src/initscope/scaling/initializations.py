@@ -12,13 +12,13 @@ __all__ = ["INITIALIZATIONS", "with_initialization"]
 
 
 def _constant(model: Transformer) -> Transformer:
-    """Standard deviation 0.02 for all weights."""
+    """Return the standard deviation 0.02 for all weights."""
     spreads = {name: 0.02 if value else 0.0 for name, value in vars(model.spreads).items()}
     return replace(model, spreads=Spreads(**spreads), scale=model.head_size**-0.5, head_scale=1.0)
 
 
 def _depth_scaled(model: Transformer) -> Transformer:
-    """Standard deviation 0.02, divided by √(2L) for the output weights of branches [Radford2019]_."""
+    """Return the standard deviation 0.02, divided by √(2L) for the output weights of branches [Radford2019]_."""
     base = _constant(model)
     scaled = 0.02 / (2 * model.layers) ** 0.5
     return replace(base, spreads=replace(base.spreads, output=scaled, down=scaled))

@@ -63,7 +63,7 @@ class Transformer(Result):
     scale : float
         Factor of the scores.
     shortcut : float
-        Factor of the stream where a branch is added: 1, or larger as in DeepNorm.
+        Factor of the stream at the sum with a branch: 1, or larger as in DeepNorm.
     experts, chosen : int
         Number of experts of a mixture, and number that each token uses; both are 1 for a plain feed-forward layer.
     """

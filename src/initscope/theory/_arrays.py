@@ -70,7 +70,7 @@ def flattened(xp: Any, *arrays: Array) -> tuple[Any, tuple[int, ...], list[Array
 
 
 def erf(xp: Any, x: Array) -> Array:
-    """Error function of the namespace's own arrays."""
+    """Return the error function of the namespace's own arrays."""
     if array_api_compat.is_torch_namespace(xp):
         return xp.erf(x)
     from scipy.special import erf as numpy_erf
@@ -97,7 +97,7 @@ def erfcx(xp: Any, x: Array) -> Array:
 
 
 def in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
-    """An elementwise function of arrays that broadcast, few elements at once."""
+    """Return an elementwise function of arrays that broadcast, few elements at once."""
     shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
     flat = [xp.reshape(xp.broadcast_to(array, shape), (-1,)) for array in arrays]
     firsts = range(0, max(1, flat[0].shape[0]), _CHUNK)

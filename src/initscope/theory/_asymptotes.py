@@ -101,7 +101,7 @@ def distance_in_parts(
 
 
 def _resolved(xp: Any, kxx: Array, kyy: Array, d: Array, spread: float = _SPREAD) -> Array:
-    """Whether each variable, given the other, has at least this variance."""
+    """Return whether each variable, given the other, has at least this variance."""
     _, h = half_gap(xp, kxx, kyy, d)
     sine = 4 * h * (1 - h)  # squared
     return (kxx * sine > spread) & (kyy * sine > spread)

@@ -151,7 +151,7 @@ def _pick(line: Floats, out: Floats, stride: int, pitch: int, gain: Any, bias: A
 
 @compile_loop
 def _is_three_by_three(image: Floats, out: Floats, boxes: Any) -> bool:
-    """Whether these are 3×3 taps around every pixel, of a map that is not a line."""
+    """Return whether these are 3×3 taps around every pixel, of a map that is not a line."""
     (rows, columns, before), taps, spread, stride = boxes
     height, width = image.shape
     plain = min(height, width) > 1 and before == 1 and rows.shape[0] == height + 2 and columns.shape[0] == width + 2

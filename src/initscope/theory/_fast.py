@@ -34,12 +34,12 @@ def fused_loops(*arrays: Array, entries: int) -> ModuleType | None:
 
 
 def as_numpy(array: Array) -> npt.NDArray[np.floating]:
-    """The values as a NumPy array; shares memory with a torch tensor on the CPU."""
+    """Return the values as a NumPy array; shares memory with a torch tensor on the CPU."""
     return np.asarray(array.detach().cpu() if array_api_compat.is_torch_array(array) else array)
 
 
 def is_plain(array: Array) -> bool:
-    """Whether the loops can read it: on the CPU, without gradient, float32 or float64."""
+    """Return whether the loops can read it: on the CPU, without gradient, float32 or float64."""
     if array_api_compat.is_torch_array(array):
         on_cpu = array.device.type == "cpu" and not array.requires_grad
         return on_cpu and str(array.dtype) in ("torch.float32", "torch.float64")

@@ -238,7 +238,7 @@ def rectified(kxx: Floats, kyy: Floats, gap: Floats, axes: int) -> tuple[Floats,
 
 
 def box_sums(maps: Floats, **layer: Any) -> Floats:
-    """`_boxes.box_sum` of maps [..., H, W] with the same keywords, compiled."""
+    """Return `_boxes.box_sum` of maps [..., H, W] with the same keywords, compiled."""
     *leading, height, width = maps.shape
     boxes = _boxes((height, width), **layer)
     images = np.ascontiguousarray(maps).reshape(-1, height, width)
@@ -306,7 +306,7 @@ class Stack:
         return sums
 
     def _through(self, maps: Floats, series: tuple[Any, ...]) -> Floats:
-        """Maps [3, pairs, H, W] after all layers."""
+        """Return maps [3, pairs, H, W] after all layers."""
         number = maps.dtype.type
         for layer, boxes in zip(self._layers, self._boxes, strict=True):
             before, maps = maps, np.empty((*maps.shape[:2], *boxes.out_size), maps.dtype)

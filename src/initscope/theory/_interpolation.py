@@ -45,7 +45,7 @@ Cell = tuple[int, int, int]
 def interpolated_transform(
     xp: Any, second_moment: Moment, distance: Distance, kxx: Array, kyy: Array, d: Array
 ) -> tuple[Array, Array, Array]:
-    """``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)`` of equally shaped arrays to `TOLERANCE`."""
+    """Return ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)`` of equally shaped arrays to `TOLERANCE`."""
     shape, dtype = kxx.shape, kxx.dtype
     kxx, kyy, d = (xp.astype(xp.reshape(a, (-1,)), xp.float64) for a in (kxx, kyy, d))
     positive = (kxx > 0) & (kyy > 0)
@@ -68,7 +68,7 @@ def interpolated_transform(
 
 
 def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tuple[Cell, Array]]:
-    """Every cell that holds elements, with the numbers of these."""
+    """Return every cell that holds elements, with the numbers of these."""
     corners = [xp.astype(xp.floor(a / side), xp.int64) for a, side in ((u, _SIDE), (v, _SIDE), (theta, _ANGLE))]
     corners[2] = xp.clip(corners[2], 0, 1)
     # variances of float64 span less than 2^11 cells
@@ -158,7 +158,7 @@ class _Axis:
         self._matrix = xp.asarray(values * scale, dtype=xp.float64, device=device)
 
     def basis(self, points: Array) -> Array:
-        """``[points, nodes]``."""
+        """Return ``[points, nodes]``."""
         xp = self._xp
         t = xp.clip(2 * (points - self._low) / self._width - 1, -1.0, 1.0)
         columns = [xp.ones_like(t), t]

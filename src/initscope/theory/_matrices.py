@@ -11,7 +11,7 @@ __all__ = ["checked_matrix", "orthonormal"]
 
 
 def checked_matrix(name: str, value: Array) -> np.ndarray:
-    """``value`` as a finite matrix in float64, or the error that names it."""
+    """Return ``value`` as a finite matrix in float64, or the error that names it."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape or not np.isfinite(array).all():
         raise InputError(f"{name} of shape {array.shape} must be a finite matrix with at least one row and column")

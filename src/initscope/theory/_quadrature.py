@@ -153,7 +153,7 @@ def _trapezoid(level: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normal_rule() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for a standard normal variable and functions as smooth as it."""
+    """Return nodes and weights for a standard normal variable and functions as smooth as it."""
     return _trapezoid(3)
 
 

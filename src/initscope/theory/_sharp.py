@@ -144,7 +144,7 @@ def filter_share_sd(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -
 
 
 def _filter_shares(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """The pilot as rows (inner product, squared norms), its cosine, and each filter's centered share in it."""
+    """Return the pilot as rows (inner product, squared norms), its cosine, and each filter's centered share in it."""
     pilot = _pilot(inner, norm_x, norm_y)
     if not (pilot[:, 1:].sum(axis=0) > 0).all():
         raise InputError("every filter's output is 0 for one of the images; is it all black?")
@@ -153,7 +153,7 @@ def _filter_shares(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) ->
 
 
 def _pilot(*columns: np.ndarray) -> np.ndarray:
-    """One row a filter, of finite numbers."""
+    """Return one row a filter, of finite numbers."""
     pilot = np.stack([np.asarray(values, dtype=np.float64) for values in columns], axis=-1)
     if pilot.ndim != 2 or len(pilot) < 2:
         raise InputError(f"a pilot is made of vectors of one length, at least 2, not of shape {pilot.shape[:-1]}")

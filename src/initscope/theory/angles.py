@@ -41,7 +41,7 @@ def psi(theta: Array) -> Array:
 
 
 def relu_cosine(rho: Array) -> Array:
-    r"""Cosine after one wide random ReLU layer.
+    r"""Return the cosine after one wide random ReLU layer.
 
     .. math:: \hat R(\rho) = \frac{\sqrt{1-\rho^2} + (\pi - \arccos\rho)\,\rho}{\pi} = \rho + \psi(\theta)
 
@@ -59,7 +59,7 @@ def relu_cosine(rho: Array) -> Array:
 
 
 def relu_cosine_gap(gap: Array) -> Array:
-    r"""The map of `relu_cosine` in the variable ``gap = 1 - rho``: returns :math:`1 - \hat R(1 - gap)`.
+    r"""Return the map of `relu_cosine` in the variable ``gap = 1 - rho``: :math:`1 - \hat R(1 - gap)`.
 
     The relative error is below 1e-12 for gaps from 1e-14 to 2, for which ρ itself has no digits left.
 
@@ -73,7 +73,7 @@ def relu_cosine_gap(gap: Array) -> Array:
 
 
 def relu_angle(theta: Array) -> Array:
-    """Angle after one wide random ReLU layer; θ - θ²/(3π) for small θ, π/2 at π."""
+    """Return the angle after one wide random ReLU layer; θ - θ²/(3π) for small θ, π/2 at π."""
     xp, theta = _angles(theta)
     s = xp.sin(theta / 2)
     h = s**2
@@ -82,7 +82,7 @@ def relu_angle(theta: Array) -> Array:
 
 
 def zero_sum_relu_cosine(rho: Array, strength: float = 1.0) -> Array:
-    r"""Cosine before the next ReLU when its incoming weights are conditioned to sum to zero.
+    r"""Return the cosine before the next ReLU when its incoming weights are conditioned to sum to zero.
 
     .. math:: \frac{\hat R(\rho) - \lambda/\pi}{1 - \lambda/\pi}, \qquad \lambda = \text{strength}
 
@@ -98,7 +98,7 @@ def zero_sum_relu_cosine(rho: Array, strength: float = 1.0) -> Array:
 
 
 def squared_distance(norm_u: Array, norm_v: Array, theta: Array) -> Array:
-    r"""Expected squared distance after a ReLU layer with entries N(0, 1/m).
+    r"""Return the expected squared distance after a ReLU layer with entries N(0, 1/m).
 
     .. math:: E\|R(Au)-R(Av)\|^2 = \tfrac12\|u-v\|^2 - \|u\|\|v\|\,\psi(\theta)
 
@@ -187,7 +187,7 @@ def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     from scipy.optimize import brentq  # a third of a second, which most users of this package do not need
 
     def change(theta: float) -> float:
-        """Share of the gap 1 - ρ by which a layer shrinks it."""
+        """Return the share of the gap 1 - ρ by which a layer shrinks it."""
         gap = 2 * math.sin(theta / 2) ** 2
         return 1 - float(_gap_map(sigma, gap, **layer)) / gap
 

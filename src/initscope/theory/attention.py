@@ -61,7 +61,7 @@ def participation(tokens: int, deviation: float) -> float:
 
 
 def entropy(tokens: int, deviation: float) -> float:
-    r"""Mean entropy of a softmax of T i.i.d. The logits are Gaussian.
+    r"""Return the mean entropy of a softmax of T i.i.d. The logits are Gaussian.
 
     The entropy is relative to ln T: 1 for uniform weights, 0 for one key.
 
@@ -196,7 +196,7 @@ def frozen_participation(tokens: int, deviation: float) -> float:
 
 
 def attended_variance(cosine: Any, tokens: int, deviation: float) -> Any:
-    r"""Mean square after attention of tokens of mean square 1 and equal cosines ρ: :math:`\rho + (1-\rho)Y_2`.
+    r"""Return mean square after attention of tokens of mean square 1 and equal cosines ρ: :math:`\rho + (1-\rho)Y_2`.
 
     Logits of keys with cosine ρ have a common part, which does not affect a softmax: the rest has the deviation
     :math:`s\sqrt{1-\rho}`, at which Y₂ (`participation`) is evaluated. Values have unit gain; otherwise multiply by λ_V
@@ -249,7 +249,7 @@ def collapse_depth(strength: float) -> float:
 
 
 def mean_token_cosine(gram: Array) -> Array:
-    r"""Mean cosine of two different tokens from the tokens' Gram matrix; zero tokens are left out.
+    r"""Return the mean cosine of two different tokens from the tokens' Gram matrix; zero tokens are left out.
 
     .. math:: \frac{\sum_{s,t} C_{st}/\sqrt{C_{ss}C_{tt}} - n}{n(n-1)}
 
@@ -293,7 +293,7 @@ def angle_exponent(before: float, after: float) -> float:
 
 
 def residual_growth(depth: int, branch_variance: float, *, branches: int = 2, start: float = 1.0) -> float:
-    r"""Mean square of a pre-norm residual stream after ``depth`` blocks: :math:`k_0 + L\,b\,\sigma^2`.
+    r"""Return the mean square of a pre-norm residual stream after ``depth`` blocks: :math:`k_0 + L\,b\,\sigma^2`.
 
     Every branch reads a normalized stream and so adds the same variance: the stream grows linearly. With output weights
     scaled by :math:`1/\sqrt{2L}` it stays bounded; with a norm after every sum it is 1.

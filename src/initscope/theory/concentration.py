@@ -242,14 +242,14 @@ def projection_failure(width: int, eps: float) -> float:
 
 
 def projection_width(eps: float, delta: float, *, pairs: int = 1) -> int:
-    """Smallest width of a linear layer that keeps ``pairs`` squared distances within 1 ± eps (union bound)."""
+    """Return smallest width of a linear layer that keeps ``pairs`` squared distances within 1 ± eps (union bound)."""
     check_probability("delta", delta)
     check_count("pairs", pairs)
     return smallest(lambda width: log_excess(projection_failure(width, eps), delta / pairs))
 
 
 def johnson_lindenstrauss_width(samples: int, eps: float) -> int:
-    r"""The textbook width :math:`4\log n/(\varepsilon^2/2 - \varepsilon^3/3)` (Dasgupta–Gupta), as scikit-learn
+    r"""Return the textbook width :math:`4\log n/(\varepsilon^2/2 - \varepsilon^3/3)` (Dasgupta–Gupta), as scikit-learn
     computes it.
 
     It promises success with probability at least 1/n only.
@@ -263,7 +263,7 @@ def johnson_lindenstrauss_width(samples: int, eps: float) -> int:
 
 
 def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
-    r"""Exact probability that the Hamming distance of a sign embedding misses θ/π by more than ``eps``.
+    r"""Return the exact probability that the Hamming distance of a sign embedding misses θ/π by more than ``eps``.
 
     Sharpens the stable embedding of [Bronstein2016]_; beyond the sources.
 

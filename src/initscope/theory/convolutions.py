@@ -27,7 +27,7 @@ def block_toeplitz(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
 ) -> npt.NDArray[np.float64]:
-    r"""Matrix A of a convolution: ``A @ x.ravel()`` is the output of the layer on ``x``, unrolled.
+    r"""Return the matrix A of a convolution: ``A @ x.ravel()`` is the output of the layer on ``x``, unrolled.
 
     A convolutional layer is a dense layer whose matrix repeats its weights. At stride 1 its blocks are Toeplitz (equal
     along diagonals) and so is their arrangement; with cyclic padding both are circulant. [Bronstein2016]_ reads a
@@ -81,7 +81,7 @@ def block_toeplitz(
 
 
 def _seen_by(windows: Windows, padded: npt.NDArray[np.float64], tap: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Number of the pixel that this tap reads at each position."""
+    """Return the number of the pixel that this tap reads at each position."""
     spans = [spread * (taps - 1) for taps, spread in zip(windows.kernel_size, windows.dilation, strict=True)]
     axes = zip(tap, windows.dilation, padded.shape, spans, windows.stride, strict=True)
     cut = tuple(slice(k * spread, length - span + k * spread, step) for k, spread, length, span, step in axes)

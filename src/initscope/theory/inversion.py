@@ -61,7 +61,7 @@ def _usable_slope(variance: float, sigma: Activation) -> float:
 
 
 def preactivation_variance(second_moment: float, source: Source = "relu") -> float:
-    """The variance k with :math:`E[σ(X)^2]` equal to the outputs' mean square: how large the input was.
+    """Return the variance k with :math:`E[σ(X)^2]` equal to the outputs' mean square: how large the input was.
 
     The second moment must grow with the variance, as that of all common activations does.
 
@@ -92,8 +92,8 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
     .. math:: \hat x = \frac{A^T\sigma(Ax)}{m s^2\,E[\sigma'(s\|x\|g)]},\qquad
               \text{ReLU: } \hat x = \frac{2}{m s^2} A^T R(Ax)
 
-    Unbiased over :math:`a_{ij}\sim N(0, s^2)`, with the error of `linear_estimate_error`; project it on the set that
-    the inputs come from. ``outputs`` is ``[..., m]``; ``sd`` is s, by default the weights' root mean square. For
+    It is unbiased over :math:`a_{ij}\sim N(0, s^2)`, with the error of `linear_estimate_error`; project it on the set
+    of possible inputs. ``outputs`` is ``[..., m]``; ``sd`` is s, by default the weights' root mean square. For
     activations that are not homogeneous, :math:`\|x\|` follows from the norm of the outputs. [PlanVershynin2016]_
     section 1. [PlanVershynin2016]_ section 1.
 
@@ -203,7 +203,7 @@ def active_condition(expansivity: Array) -> Array:
 
 
 def noise_amplification(inputs: int, active: int, sd: float = 1.0) -> float:
-    r"""Root mean square error of the input per unit of noise on each active output of a Gaussian layer.
+    r"""Return the root mean square error of the input per unit of noise on each active output of a Gaussian layer.
 
     Beyond the sources: the mean of an inverse Wishart matrix.
 

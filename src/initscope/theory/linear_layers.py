@@ -46,7 +46,7 @@ def projection_covariance(u: Array, v: Array, *, variance: float = 1.0, rho: flo
 
 
 def linear_cosine_failure(width: int, eps: float, *, rho: float = 0.0) -> float:
-    r"""Exact probability that a dense linear layer of N neurons moves a cosine ρ by ``eps`` or more.
+    r"""Return the exact probability that a dense linear layer of N neurons moves a cosine ρ by ``eps`` or more.
 
     .. math:: P(|\rho_{out} - \rho| \ge \varepsilon), \qquad
               p(r) = \frac{(N-1)\,\Gamma(N)\,(1-\rho^2)^{N/2}(1-r^2)^{(N-3)/2}}

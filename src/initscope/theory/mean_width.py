@@ -36,7 +36,7 @@ _FAR = float("inf")
 
 
 def gaussian_norm_mean(dimension: int) -> float:
-    r"""Mean norm of a standard Gaussian vector.
+    r"""Return the mean norm of a standard Gaussian vector.
 
     .. math:: E\|g\| = \sqrt2\,\frac{\Gamma((n+1)/2)}{\Gamma(n/2)} = \sqrt n\,(1 - \tfrac1{4n} + \tfrac1{32n^2} + \dots)
 
@@ -52,7 +52,7 @@ def gaussian_norm_mean(dimension: int) -> float:
 
 
 def sudakov_log_packing(width: float, eps: float) -> float:
-    r"""Largest logarithm of the number of points of a set that are pairwise at least ``eps`` apart.
+    r"""Return the largest logarithm of the number of points of a set that are pairwise at least ``eps`` apart.
 
     Source: [Bronstein2016]_, 'Training set size'; the constant is ours.
 
@@ -91,7 +91,7 @@ class WidthSet(Protocol):
 
 
 def _on_library_of(g: Array, *constants: np.ndarray) -> tuple[Any, ...]:
-    """``(xp, g, *constants)``, the set's own arrays brought to the library, dtype and device of ``g``."""
+    """Return ``(xp, g, *constants)``, the set's own arrays brought to the library, dtype and device of ``g``."""
     xp, g = namespace(g)
     return xp, g, *(xp.asarray(constant, dtype=g.dtype, device=device(g)) for constant in constants)
 
@@ -204,12 +204,12 @@ class Ellipsoid:
         return float(self._axes[0])
 
     def support(self, g: Array) -> Array:
-        """Norm of :math:`B^Tg` for each row."""
+        """Return the norm of :math:`B^Tg` for each row."""
         _, g, matrix = _on_library_of(g, self.matrix)
         return _norm(g @ matrix)
 
     def width(self) -> float:
-        """The integral above by quadrature (relative error below 1e-9)."""
+        """Return the integral above by quadrature (relative error below 1e-9)."""
         from scipy.integrate import quad
 
         scale = float(np.linalg.norm(self._axes))
@@ -258,7 +258,7 @@ class SparseSet:
         return 1.0 if isinstance(self.dictionary, int) else None
 
     def support(self, g: Array) -> Array:
-        """Norm of the k largest correlations with the dictionary."""
+        """Return the norm of the k largest correlations with the dictionary."""
         xp, g = namespace(g)
         if not isinstance(self.dictionary, int):
             _, g, matrix = _on_library_of(g, self.dictionary)
@@ -352,7 +352,7 @@ class GaussianMixture:
         return math.sqrt(max(self.radius**2 - float(center @ center), 0.0))
 
     def support(self, g: Array) -> Array:
-        """Largest support function of the components."""
+        """Return the largest support function of the components."""
         xp, g = namespace(g)
         result = None
         for center, frame in zip(self._centers, self._frames):
@@ -381,7 +381,7 @@ class SupportSet:
     ambient: int
 
     def support(self, g: Array) -> Array:
-        """The user's function, checked for shape."""
+        """Return the user's function, checked for shape."""
         values = self.function(g)
         if getattr(values, "shape", None) != (g.shape[0],):
             raise InputError(

@@ -30,7 +30,7 @@ class GromovHausdorff(Result):
 
 
 def map_distortion(before: Any, after: Any) -> float:
-    r"""Largest change of a distance, :math:`\max_{i,j}|d_X(i,j) - d_Y(i,j)|`: the δ of a δ-isometry.
+    r"""Return the largest change of a distance, :math:`\max_{i,j}|d_X(i,j) - d_Y(i,j)|`: the δ of a δ-isometry.
 
     Two matrices of distances, of the same points before and after a map. [Bronstein2016]_, stable embedding.
 
@@ -72,7 +72,7 @@ def gromov_hausdorff_bounds(before: Any, after: Any) -> GromovHausdorff:
 
 
 def _farthest(points: Floats, others: Floats) -> float:
-    """Largest distance of a point of the line from its nearest neighbor among sorted others."""
+    """Return the largest distance of a point of the line from its nearest neighbor among sorted others."""
     right = np.searchsorted(others, points).clip(0, len(others) - 1)
     left = (right - 1).clip(0)
     return float(np.minimum(np.abs(points - others[left]), np.abs(points - others[right])).max())

@@ -42,7 +42,7 @@ def cosine_from_gap(xx: Array, yy: Array, gap: Array) -> Array:
 
 
 def angle_from_gap(gap: Array) -> Array:
-    """Angle in radians from 1 - cosine, with all the digits that this has; beyond [0, 2] the nearer end.
+    """Return the angle in radians from 1 - cosine, with all the digits that this has; beyond [0, 2] the nearer end.
 
     >>> float(angle_from_gap(2e-20))
     2e-10

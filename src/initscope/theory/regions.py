@@ -36,7 +36,7 @@ def montufar_regions(inputs: int, widths: Sequence[int]) -> int:
 
     .. math:: \Bigl(\prod_{l<L} \lfloor n_l/n_0 \rfloor^{n_0}\Bigr) \sum_{j=0}^{n_0} \binom{n_L}{j}
 
-    Exponential in the depth, where one layer with the same number of units has polynomially many
+    It is exponential in the depth, while one layer with the same number of units has polynomially many regions
     (`arrangement_regions`).
 
     >>> montufar_regions(1, [3, 3]), montufar_regions(2, [4])
@@ -66,9 +66,9 @@ def rbm_mixture(visible: int, hidden: int) -> RBMMixture:
     .. math:: k = 2^m \quad\text{if } 4\lceil m/3\rceil \le n, \qquad
               \text{else } k \ge 2^l,\ l = \max\{l \le m: 4\lceil l/3\rceil \le n\}
 
-    n binary ``visible`` and m ``hidden`` units [MontufarMorton2014]_: three hidden units give four visible ones eight
-    modes that no two share a neighbor, a product distribution has one. So the machine's nm + n + m parameters stand
-    against k(n+1) - 1.
+    The machine has n binary ``visible`` and m ``hidden`` units [MontufarMorton2014]_: three hidden units give four
+    visible ones eight modes with pairwise distance of at least two; a product distribution has one. So the machine's nm
+    + n + m parameters stand against k(n+1) - 1.
 
     >>> rbm_mixture(visible=100, hidden=30).components == 2**30
     True

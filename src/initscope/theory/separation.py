@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap_median(values: Any, *, level: float = 0.95) -> Interval:
-    r"""Median and its percentile-bootstrap interval, exactly: as from infinitely many resamples.
+    r"""Return the median and its percentile-bootstrap interval, exactly: as from infinitely many resamples.
 
     A resample of n values has ``x_(k)`` or less as its m-th smallest value with the probability that at least m of n
     draws fall among the k smallest,
@@ -77,7 +77,7 @@ def bootstrap_median(values: Any, *, level: float = 0.95) -> Interval:
 
 
 def relu_angle_ratio(theta: Array, layers: int = 1) -> Array:
-    r"""Angle after ``layers`` wide random ReLU layers over the angle θ before: the map `relu_angle`, repeated.
+    r"""Return angle after ``layers`` wide random ReLU layers over the angle θ before: the map `relu_angle`, repeated.
 
     Below 1 for every θ in (0, π] and nearest to 1 for small angles: .99, .96, .79, .50 at 5, 20, 90, 180° after one
     layer; NaN at θ = 0, where nothing is left to compare (the limit is 1). [Giryes2016]_ theorem 4; the histograms of
@@ -94,7 +94,7 @@ def relu_angle_ratio(theta: Array, layers: int = 1) -> Array:
 
 
 def relu_distance_ratio(norm_u: Array, norm_v: Array, theta: Array) -> Array:
-    r"""Distance after one wide ReLU layer over the distance before, for entries N(0, 2/m), which keep norms.
+    r"""Return the distance after one wide ReLU layer over the distance before, for entries N(0, 2/m), which keep norms.
 
     .. math:: \frac{\|R(Au)-R(Av)\|}{\|u-v\|} \to
               \sqrt{1 - \frac{2\,\|u\|\|v\|\,\psi(\theta)}{\|u-v\|^2}}

@@ -81,7 +81,7 @@ def orlicz_norm(variable: Any, *, power: float = 2.0, psi: Callable[[np.ndarray]
 def _of_sample(
     sample: Any, power: float, psi: Callable[[np.ndarray], np.ndarray] | None
 ) -> tuple[Callable[[float], float], float]:
-    """t ↦ mean of ψ(|x|/t), and the scale of the values."""
+    """Return t ↦ mean of ψ(|x|/t), and the scale of the values."""
     sizes = np.abs(np.asarray(sample, dtype=np.float64)).ravel()
     if sizes.size == 0 or not np.isfinite(sizes).all():
         raise InputError(f"sample holds {sizes.size} numbers; give at least one, and only finite ones")

@@ -25,7 +25,7 @@ LANES = 32
 
 @compile_loop
 def _line(values: Floats, start: int, width: int, first: int, count: int, spare: Floats) -> Floats:
-    """``count`` columns from ``first`` on of a row of ``values`` that begins at position ``start``.
+    """Return ``count`` columns from ``first`` on of a row of ``values`` that begins at position ``start``.
 
     Columns at an offset, copied to ``spare`` if they wrap around the end.
     """
@@ -166,7 +166,7 @@ def _row(anchor: Floats, others: Floats, overlap: Any, i: int, lines: Floats) ->
 
 @compile_loop
 def _padded(maps: Floats, i: int, count: int, columns: Any) -> Floats:
-    """Row ``i`` of maps that are padded as the filter wants it."""
+    """Return row ``i`` of maps that are padded as the filter wants it."""
     pitch = (columns[3] + count + columns[4]) * LANES
     return maps[i * pitch : (i + 1) * pitch]
 

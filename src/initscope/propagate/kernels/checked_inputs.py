@@ -20,7 +20,7 @@ Device = str | torch.device | None
 
 
 def checked_model(model: nn.Module, kind: str) -> nn.Module:
-    """The model as it can be run; refuses unknown kinds of kernel and batch norm in training mode."""
+    """Return the model as it can be run; refuses unknown kinds of kernel and batch norm in training mode."""
     if kind not in ("nngp", "ntk"):
         raise InputError(f"kind = {kind!r} must be 'nngp' or 'ntk'")
     model = runnable(model, values=False)

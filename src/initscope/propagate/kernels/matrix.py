@@ -41,7 +41,7 @@ def kernel(
     return_error: bool = False,
     device: str | torch.device | None = None,
 ) -> Any:
-    r"""Expected kernel of ``model`` with random weights on all pairs of inputs, as its width grows.
+    r"""Return the expected kernel of ``model`` with random weights on all pairs of inputs, as its width grows.
 
     ``"nngp"``: the covariance of an output unit for two inputs, :math:`K_{ij} = E[f(x_i)f(x_j)]` [Daniely2016]_; the
     wide network is a Gaussian process with it [Lee2018]_. ``"ntk"``: the inner product of the gradients of an output

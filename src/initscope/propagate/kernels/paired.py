@@ -83,7 +83,7 @@ class PairKernel:
             self._compiled = _Compiled(stack, self._shape, fused)
 
     def __call__(self, x: Any, y: Any) -> Floats:
-        """Cosines of the pairs ``[N]``, inner products per unit if not ``normalize``; x and y ``[N, ...]``."""
+        """Return cosines of the pairs ``[N]``, inner products per unit if not ``normalize``; x and y ``[N, ...]``."""
         _, x, y = on_device(self._model, self._device, x, y)
         left, right = (side if isinstance(side, Tensor) else real_tensor(side) for side in (x, y))
         for name, side in (("x", left), ("y", right)):

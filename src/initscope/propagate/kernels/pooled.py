@@ -31,14 +31,14 @@ Block = tuple[Floats, Floats]
 
 
 def _flat(side: Side) -> tuple[Floats, Floats]:
-    """Images ``[images, channels, positions]``; before all ReLUs their deviations, each with its inverses."""
+    """Return images ``[images, channels, positions]``; before all ReLUs their deviations, each with its inverses."""
     none = np.zeros((len(side), 0), np.float32)
     deviations = np.concatenate([none, *(maps.reshape(len(side), -1) for maps in side.deviations.values())], axis=1)
     return side.images.reshape(*side.images.shape[:2], -1), deviations
 
 
 def _blocks(side: Side) -> list[Block]:
-    """Images in blocks of lanes, which are innermost; the last block is padded with zeros."""
+    """Return images in blocks of lanes, which are innermost; the last block is padded with zeros."""
     return list(zip(*(innermost(values, LANES) for values in _flat(side)), strict=True))
 
 
@@ -110,7 +110,7 @@ class OffsetRecursion:
         return maps, sums, np.zeros((7, widest * LANES), np.float32), coefficients()
 
     def _sums(self, anchor: Block, others: Block, offsets: Floats, scratch: tuple[Any, ...]) -> Floats:
-        """``[kinds, lanes]``."""
+        """Return ``[kinds, lanes]``."""
         out = np.zeros((1 + self.tangent, LANES))
         anchor, others = (
             (values.reshape(len(values), -1), deviations.reshape(-1)) for values, deviations in (anchor, others)

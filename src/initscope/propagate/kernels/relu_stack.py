@@ -168,7 +168,7 @@ def _reaches(taps: FilterTaps) -> list[int]:
 
 
 def _wraps(taps: FilterTaps, size: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Whether two outputs at an offset, around the edges, read two inputs at that offset times the stride."""
+    """Return whether two outputs at an offset, around the edges, read two inputs at that offset times the stride."""
     whole = all(o * by == n for o, by, n in zip(out, taps.stride, size, strict=True))
     return whole and (taps.padding_mode == "circular" or max(_reaches(taps)) == 1)
 

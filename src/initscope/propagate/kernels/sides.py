@@ -92,7 +92,7 @@ def meetings(images: int, blocks: int, lanes: int, *, alike: bool) -> list[tuple
 
 
 def innermost(values: Floats, lanes: int) -> Floats:
-    """``[images, …]`` as ``[blocks, …, lanes]``."""
+    """Return ``[images, …]`` as ``[blocks, …, lanes]``."""
     count = -(-len(values) // lanes)
     whole = np.zeros((count * lanes, *values.shape[1:]), values.dtype)
     whole[: len(values)] = values

@@ -1,7 +1,8 @@
 """Kernel matrices of plain ReLU stacks by the compiled loops: one image against blocks of others, layer after layer.
 
-Computed in float32, variances in float64. Against float64 entries differ by a few 1e-7 of the kernel's size, those of
-the tangent kernel by up to 1e-4 for images that are nearly equal, where it has a kink; its diagonal has none of that.
+Computed in float32, variances in float64. Compared with float64, entries differ by a few 1e-7 of the kernel's
+magnitude, and those of the tangent kernel by up to 1e-4 for nearly equal images, where it has a kink; its diagonal is
+accurate.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _maps(stack: ReluStack, images: Tensor, others: Tensor | None, tangent: bool
 
 
 def _pairs(stack: ReluStack, left: Side, right: Side, *, tangent: bool, alike: bool) -> list[Floats]:
-    """Sums over positions, ``[images, blocks, lanes]``: covariances, and tangents if wanted."""
+    """Return sums over positions, ``[images, blocks, lanes]``: covariances, and tangents if wanted."""
     lanes = _LANES * max(1, _BLOCK // max(map(math.prod, left.sizes)) // _LANES)
     blocks = right.blocks(lanes)
     totals = [np.zeros((len(left), len(blocks), lanes), np.float32) for _ in range(2 if tangent else 1)]

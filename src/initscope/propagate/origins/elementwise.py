@@ -41,11 +41,11 @@ class OfOne(Origin):
     before: MomentMaps
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The same offset."""
+        """Return the same offset."""
         return ((self.before, offset),)
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """The value before."""
+        """Return the value before."""
         return (self.before,)
 
 
@@ -65,11 +65,11 @@ class OfSeveral(Origin):
     terms: tuple[MomentMaps, ...]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The same offset of every term."""
+        """Return the same offset of every term."""
         return ((term, offset) for term in self.terms)
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """All terms."""
+        """Return all terms."""
         return self.terms
 
 
@@ -81,7 +81,7 @@ class Scaled(UnitByUnit):
     y: Factor
 
     def _sides(self) -> list[Tensor]:
-        """Factors of x and of y in float64, like the maps."""
+        """Return factors of x and of y in float64, like the maps."""
         like = self.before.kxx
         return [
             torch.as_tensor(side, dtype=torch.float64, device=like.device).expand(like.shape)
@@ -89,7 +89,7 @@ class Scaled(UnitByUnit):
         ]
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Covariances times both factors."""
+        """Return covariances times both factors."""
         x, y = self._sides()
         first, second = at_both(x, y, offset)
         return lookup(self.before, offset) * first * second
@@ -104,21 +104,21 @@ class Scaled(UnitByUnit):
         return (self.before, self.x) if constant else None  # type: ignore[return-value]
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """Shares times the factors."""
+        """Return shares times the factors."""
         return [(rows, x * self.x, y * self.y) for rows, x, y in self.before.table_shares(table)]
 
     def batch_parent(self) -> MomentMaps | None:
-        """The value before."""
+        """Return the value before."""
         return self.before
 
     def batch_gram(self, before: Tensor) -> Tensor:
-        """Covariances times both factors."""
+        """Return covariances times both factors."""
         sides = [torch.as_tensor(side).double().reshape(-1).expand(len(before) // 2) for side in (self.x, self.y)]
         factors = torch.cat(sides)
         return before * factors[:, None] * factors
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """Gradients times both factors."""
+        """Return gradients times both factors."""
         shape = self.before.kxx.shape
         factor = torch.cat(self._sides()).reshape(2 * shape[0], shape[1], -1)
         return factor[..., :, None] * gradients * factor[..., None, :]
@@ -147,7 +147,7 @@ class Shifted(UnitByUnit):
         return self.before.table_shares(table)
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """The subtracted mean over many channels hardly changes when a single channel changes."""
+        """Return zero: the subtracted mean over many channels hardly changes when a single channel changes."""
         return gradients
 
 
@@ -156,12 +156,12 @@ class Multiplied(OfSeveral):
     """Origin of products of two uncorrelated units, one of which is linear in its own zero-mean weights."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Covariances multiply."""
+        """Return the product of the covariances."""
         first, second = self.terms
         return lookup(first, offset) * lookup(second, offset)
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """The rule of products."""
+        """Return the rule of products."""
         (first, moved), (second, moved_too) = ((values(term, offset), tangents(term, offset)) for term in self.terms)
         return first * moved_too + moved * second
 
@@ -176,16 +176,16 @@ class SummedBranches(OfSeveral):
     """Origin of a sum of uncorrelated units."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Covariances add."""
+        """Return the sum of the covariances."""
         first, *rest = (lookup(term, offset) for term in self.terms)
         return sum(rest, first)
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """Those of every term."""
+        """Return those of every term."""
         return [share for term in self.terms for share in term.table_shares(table)]
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """The same for every term."""
+        """Return the same for every term."""
         return gradients
 
 
@@ -220,7 +220,7 @@ class Activations(UnitByUnit):
         return _INTEGRATED_GRAM if self.sigma.integrated else 1
 
     def cost(self, offset: Offset) -> int:
-        """An integral costs more than a formula."""
+        """Return the cost: an integral costs more than a formula."""
         if self.sigma.planar:
             return _PLANE
         return _INTEGRAL if self.sigma.method == "quadrature" else 1
@@ -273,11 +273,11 @@ class Activations(UnitByUnit):
         return slopes(self.sigma, first, second, values(self.before, offset)) * tangents(self.before, offset)
 
     def batch_parent(self) -> MomentMaps | None:
-        """The value before."""
+        """Return the value before."""
         return self.before
 
     def batch_gram(self, before: Tensor) -> Tensor:
-        """The dual."""
+        """Return the dual."""
         return batch_dual(self.sigma, before)
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
@@ -288,7 +288,7 @@ class Activations(UnitByUnit):
 def _from_tables(
     duals: Callable[[Tensor, Tensor, Tensor], Tensor], least: float, most: float, size: Tensor, covariance: Cross
 ) -> Cross:
-    """The dual as a function of the angle at two variances, by cubics, and between these by a straight line."""
+    """Return the dual as a function of the angle at two variances, by cubics, and between these by a straight line."""
     nodes = 513
     position = torch.arccos((covariance / size).clamp(-1, 1)).mul_((nodes - 1) / math.pi)
     below = position.long().clamp_(1, nodes - 3)
@@ -313,7 +313,7 @@ def _from_tables(
 
 
 def batch_dual(sigma: Activation, gram: Tensor) -> Tensor:
-    """The dual of a whole covariance matrix ``[n, n]``."""
+    """Return the dual of a whole covariance matrix ``[n, n]``."""
     square = gram.diagonal()
     limit = (square[:, None] * square).sqrt()
     result: Tensor = sigma.dual(square[:, None].expand_as(gram), square.expand_as(gram), gram.clamp(-limit, limit))

@@ -53,7 +53,7 @@ class EmbeddingTable(KnownGram):
     table: frozenset[object]
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """The rows themselves."""
+        """Return the rows themselves."""
         return [(self, 1.0, 1.0)] if self.table == table else Origin.table_shares(self, table)
 
 
@@ -109,7 +109,7 @@ class Attended(KnownGram):
 
 
 def roots_of(weights: Sequence[Tensor], roots: Sequence[SampledRoot]) -> tuple[SampledRoot, ...]:
-    """Those of ``roots`` that ``weights`` were computed from, by the graph of autograd."""
+    """Return those of ``roots`` that ``weights`` were computed from, by the graph of autograd."""
     leaves: set[int] = set()
     seen: set[object] = set()
     stack = [weight.grad_fn for weight in weights]
@@ -148,5 +148,5 @@ class BatchGram(Origin):
         return None
 
     def batch_gram(self, before: Tensor) -> Tensor:
-        """The covariance itself."""
+        """Return the covariance itself."""
         return self.gram

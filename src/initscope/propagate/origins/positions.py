@@ -50,7 +50,7 @@ class JoinedPositions(Origin):
     parts: tuple[MomentMaps, ...]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """All positions of every part."""
+        """Return all positions of every part."""
         return ((part, EVERY) for part in self.parts)
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
@@ -69,7 +69,7 @@ class JoinedPositions(Origin):
         return whole
 
     def parents(self) -> tuple[MomentMaps, ...]:
-        """All parts."""
+        """Return all parts."""
         return self.parts
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
@@ -87,13 +87,13 @@ class PermutedPositions(OfOne):
     knows_offsets = False
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """All positions."""
+        """Return all positions."""
         if offset is not EVERY:
             raise NotCovered(_NO_OFFSETS)
         return ((self.before, EVERY),)
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Rows and columns at their new positions, 0 for a zero."""
+        """Return rows and columns at their new positions, 0 for a zero."""
         index, count = self.where.flatten(), math.prod(self.before.positions)
         both = torch.cat([index.clamp_min(0), index.clamp_min(0) + count])
         inside = (index >= 0).double().repeat(2)
@@ -132,7 +132,7 @@ class FlattenedPositions(OfOne):
     keys: Tensor
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """Every position with itself."""
+        """Return every position with itself."""
         if offset is EVERY:
             return ()
         return ((self.before, (0,) * len(self.before.positions)),)
@@ -169,7 +169,7 @@ class GatheredPositions(OfOne):
         return [self._known[key] for key in enumerate(offset)]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """Every difference of the sites read by p and p + offset."""
+        """Return every difference of the sites read by p and p + offset."""
         if offset is EVERY:
             return ((self.before, EVERY),)
         return ((self.before, tuple(combination)) for combination in itertools.product(*self._ways(offset)))
@@ -190,7 +190,7 @@ class GatheredPositions(OfOne):
         return out
 
     def _flat(self) -> Tensor:
-        """The flattened position that every output reads, -1 for a zero."""
+        """Return the flattened position that every output reads, -1 for a zero."""
         flat = torch.zeros((), dtype=torch.long)
         zero = torch.zeros((), dtype=torch.bool)
         for sites, size in zip(self.sites, self.before.positions, strict=True):
@@ -209,7 +209,7 @@ class GatheredPositions(OfOne):
         return moved
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """The same at the positions that are read, of which none is a filled-in zero."""
+        """Return the same at the positions that are read, of which none is a filled-in zero."""
         if len(self.sites) != 1 or not bool((self.sites[0] >= 0).all()):
             return super().table_shares(table)
         (sites,), shape = self.sites, self.before.kxx.shape
@@ -248,7 +248,7 @@ def _mesh(axes: list[Tensor]) -> Any:
 
 
 def box_sums(maps: Tensor, kernel: Iterable[int], stride: Iterable[int]) -> Tensor:
-    """Sums over windows of the trailing axes, without padding."""
+    """Return sums over windows of the trailing axes, without padding."""
     size = tuple(kernel)
     return FilterTaps(size, tuple(stride), (1,) * len(size), ((0, 0),) * len(size)).sum(maps)
 
@@ -303,6 +303,6 @@ class AveragedWindows(OfOne):
         return mean.scatter_(1, read.T, 1 / len(read))
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """Averages of rows and of columns, transposed."""
+        """Return averages of rows and of columns, transposed."""
         mean = self._averages()
         return mean.mT @ gradients @ mean

@@ -81,7 +81,7 @@ class WeightedSums(OfOne):
         return ((self.before, offset),) if gathered is None else gathered.sources(self._inner(offset))
 
     def _known_windows(self) -> bool:
-        """Whether filters read input values, of which no Gram matrix is needed."""
+        """Return whether filters read input values, of which no Gram matrix is needed."""
         return self.windows is not None and self.before.origin is not None and self.before.origin.grouped is not None
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
@@ -141,7 +141,7 @@ class WeightedSums(OfOne):
         return total
 
     def batch_parent(self) -> MomentMaps | None:
-        """The value before."""
+        """Return the value before."""
         return self.before
 
     def batch_gram(self, before: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class WeightedSums(OfOne):
         return self.scale * before + self.drawn_as.bias_variance
 
     def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
-        """The value itself."""
+        """Return the value itself."""
         return (state,)
 
     def weight_squares(self, gradients: Tensor, channels: Channels) -> Tensor | None:

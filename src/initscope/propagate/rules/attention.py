@@ -92,7 +92,7 @@ def _with_heads(after: UnitView, heads: int, draws: Sequence[Sequence[Tensor]]) 
 
 
 def _weights(query: Any, key: Any, mask: Any, grouped: bool, options: dict[str, Any]) -> Weights:
-    """Weights of drawn queries and keys."""
+    """Return weights of drawn queries and keys."""
     sides = []
     for side in ("x", "y"):
         queries, keys = side_of(query, side), side_of(key, side)
@@ -119,7 +119,7 @@ def _heads_are_alike(query: Any, key: Any, value: UnitView, mask: Any) -> bool:
 
 
 def _in_order(lines: Lines, pairs: int, tokens: int) -> bool:
-    """Whether every head ``[pairs, heads]`` holds all tokens of its sample."""
+    """Return whether every head ``[pairs, heads]`` holds all tokens of its sample."""
     if len(lines.sample) != pairs or not torch.equal(lines.token, torch.arange(tokens)):
         return False
     return torch.equal(lines.sample, torch.arange(pairs)[:, None].expand_as(lines.sample))
@@ -128,7 +128,7 @@ def _in_order(lines: Lines, pairs: int, tokens: int) -> bool:
 def _weights_of_new_heads(
     query: UnitView, key: UnitView, value: UnitView, mask: Any, options: dict[str, Any], context: Context
 ) -> Weights:
-    """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves.
+    """Return weights ``[pairs, heads, queries, keys]`` of x and y, for independently drawn heads.
 
     Heads come in pairs, with q and -q: a Gaussian query has the distribution of its negative, and odd terms of the
     scores cancel. Gradients use these heads; no separate ones are drawn.
@@ -168,7 +168,7 @@ def _of_known_values(
 def _attended(
     value: UnitView, draws: Sequence[Weights], before: frozenset[object], context: Context, *, straight: bool = False
 ) -> UnitView:
-    """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
+    """Return weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
 
     ``straight``: they are ``[pairs, heads, queries, keys]``, with the number of heads that were drawn.
     """
@@ -196,7 +196,7 @@ def _attended(
 
 
 def _block_of_values(lines: Lines, base: MomentMaps) -> int:
-    """The block of channels that the values of all heads are in."""
+    """Return the block of channels that the values of all heads are in."""
     if not torch.equal(lines.token, torch.arange(base.shape[0])):
         raise NotCovered("it reads only some of the tokens")
     block = torch.bucketize(lines.channel, torch.tensor(base.sizes).cumsum(0), right=True).flatten()
@@ -226,7 +226,7 @@ def product(context: Context, a: Any, b: Any) -> Any:
 
 @operation("matmul", "bmm", on=UnitView)
 def attention_product(context: Context, a: Any, b: Any) -> Any:
-    """Weights of an attention times values; other products are run on drawn values."""
+    """Return weights of an attention times values; other products are run on drawn values."""
     if not is_sampled(a) or not is_view(b) or a.x.shape[-1] != b.index.shape[-2]:
         return NotImplemented
     try:

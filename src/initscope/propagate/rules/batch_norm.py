@@ -54,12 +54,12 @@ class BatchNormalized(Distribution):
         return ()
 
     def activated_gram(self, sigma: Activation) -> Tensor | None:
-        """The integral, for homogeneous activations."""
+        """Return the integral, for homogeneous activations."""
         return normalized_moments(self.covariance, self.eps, sigma) if sigma.homogeneous else None
 
 
 def batch_normalized(state: MomentMaps, eps: float) -> MomentMaps:
-    """The value after batch norm, before its scale and shift."""
+    """Return the value after batch norm, before its scale and shift."""
     gram = batch_covariance(state)
     centered = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
     after = normalized_moments(centered, eps, activations.identity)
@@ -99,7 +99,7 @@ def batch_covariance(state: MomentMaps) -> Tensor:
 
 
 def normalized_moments(centered: Tensor, eps: float, sigma: Activation) -> Tensor:
-    """The integral over s, by the trapezoidal rule in log s."""
+    """Return the integral over s, by the trapezoidal rule in log s."""
     n = len(centered)
     values, vectors = torch.linalg.eigh(centered)
     values = values.clamp_min(0)

@@ -69,7 +69,7 @@ def apply_activation(sigma: Activation, state: MomentMaps, context: Context) -> 
 
 
 def _dual(sigma: Activation, state: MomentMaps) -> MomentMaps:
-    """Second moments of σ of Gaussian units."""
+    """Return second moments of σ of Gaussian units."""
     fused = loops.large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
     summed = None
     if fused is not None:

@@ -100,7 +100,7 @@ def _one_for_all_channels(a: Any, b: Any) -> bool:
 
 
 def _factors(a: MomentMaps, b: InputValues) -> tuple[Tensor, Tensor]:
-    """Those numbers, shaped like the maps."""
+    """Return those numbers, shaped like the maps."""
     x, y = (side.detach().to(a.kxx.dtype).movedim(a.axis + 1, 1) for side in (b.x, b.y))
     return x.expand(a.kxx.shape), y.expand(a.kxx.shape)
 
@@ -175,7 +175,7 @@ def _sum_distribution(a: MomentMaps, b: MomentMaps) -> Distribution:
 
 
 def _same_blocks(a: MomentMaps, b: MomentMaps) -> tuple[MomentMaps, MomentMaps]:
-    """Both cut into the same blocks."""
+    """Return both, cut into the same blocks."""
     if a.sizes == b.sizes:
         return a, b
     if a.mixed or b.mixed:
@@ -258,7 +258,7 @@ def stacked(parts: Sequence[MomentMaps]) -> MomentMaps:
 
 
 def per_channel(state: MomentMaps, factors: Tensor) -> MomentMaps:
-    """The value of units times fixed factors, equal for all positions."""
+    """Return the value of units times fixed factors, equal at all positions."""
     values = factors.detach().double().reshape(-1)
     if values.numel() == 1 or bool((values == values[0]).all()):
         return state.scaled(float(values[0]))

@@ -91,7 +91,7 @@ def channel_mean(state: MomentMaps, *, keepdim: bool) -> InputValues:
 
 @operation("var", reads=("means",))
 def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> Value:
-    """The variance over the channels of a position."""
+    """Return the variance over the channels of a position."""
     keepdim = bool(options.get("keepdim", False))
     if not is_maps(state) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
         raise NotCovered("it is not a variance over channels")
@@ -168,7 +168,7 @@ def _divided(state: MomentMaps, over: _Axes, eps: float) -> MomentMaps:
 
 
 def affine(state: MomentMaps, weight: Tensor | None, bias: Tensor | None) -> MomentMaps:
-    """The learned scale and shift of a normalization, at initialization 1 and 0."""
+    """Return the learned scale and shift of a normalization, at initialization 1 and 0."""
     if bias is not None and bool((bias != 0).any()):
         raise NotCovered("its bias is not zero: channels have means of their own")
     if weight is None or bool((weight == 1).all()):

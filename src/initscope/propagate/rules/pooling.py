@@ -47,7 +47,7 @@ def adaptive_average(module: Any, state: MomentMaps, context: Context) -> Moment
 
 
 def windows_of(module: Any, state: MomentMaps) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Size and stride of the windows that an average pooling has on a state, which is padded already."""
+    """Return the size and stride of the windows that an average pooling has on a state, which is padded already."""
     axes, positions = len(state.positions), state.positions
     if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
         raise NotCovered("only plain averages over the axes of positions are covered")
@@ -65,7 +65,7 @@ def windows_of(module: Any, state: MomentMaps) -> tuple[tuple[int, ...], tuple[i
 
 @operation("mean", reads=("distribution", "positions", "means"))
 def mean(context: Context, state: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    """Mean over whole axes of positions."""
+    """Return the mean over whole axes of positions."""
     rank = len(state.shape) + 1
     dims = sorted({d % rank for d in ([dim] if isinstance(dim, int) else dim or range(rank))})
     if dims == [state.axis + 1]:
@@ -91,7 +91,7 @@ def _per_axis(value: Any, axes: int) -> tuple[Any, ...]:
 
 
 def averaged(state: MomentMaps, kernel: tuple[int, ...], stride: tuple[int, ...], context: Context) -> MomentMaps:
-    r"""Means over windows: :math:`k^{-2}\sum_\tau\sum_t K(sp+t, sp+t+\tau)` over all offsets inside a window."""
+    r"""Return means over windows: :math:`k^{-2}\sum_\tau\sum_t K(sp+t, sp+t+\tau)` over all offsets inside a window."""
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride):
         return state
     known = state.origin is not None and state.origin.knows_offsets

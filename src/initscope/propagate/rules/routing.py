@@ -62,7 +62,7 @@ def _sum(context: Context, a: Any, b: Any) -> MomentMaps:
 
 
 def gathers_tokens(name: str, args: Any) -> bool:
-    """Whether a call reads tokens in an order that was drawn."""
+    """Return whether a call reads tokens in an order that was drawn."""
     rule = find_operation(name, RoutedTokens)
     if rule is None or rule.function not in (gather, select) or len(args) < 2:
         return False
@@ -73,7 +73,7 @@ def gathers_tokens(name: str, args: Any) -> bool:
 
 
 def _move(name: str) -> Callable[..., Any]:
-    """The rule of a function or method of that name: rows in another shape."""
+    """Return the rule of a function or method of that name: rows in another shape."""
 
     def moved(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_routed(rows) or any(value.random for value in values_in((args, kwargs))):
@@ -119,7 +119,7 @@ def gather(context: Context, tokens: Any, index: Any) -> Any:
 
 @operation("index_select", on=RoutedTokens)
 def select(context: Context, tokens: Any, dim: int, index: Any) -> Any:
-    """The same along the first axis."""
+    """Return the same along the first axis."""
     if not is_sampled(index):
         return _move("index_select")(context, tokens, dim, index)
     if dim != 0:
@@ -155,13 +155,13 @@ def _both_sides(read: Callable[[Any], Tensor], index: Any) -> Sides:
 
 @operation(*KEEPS_VALUES, on=RoutedTokens)
 def unchanged(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
-    """The rows themselves."""
+    """Return the rows themselves."""
     return rows if is_routed(rows) else NotImplemented
 
 
 @operation("mul", on=RoutedTokens)
 def weigh(context: Context, a: Any, b: Any) -> Any:
-    """Rows times a number for each that was drawn with their order."""
+    """Return rows times a number for each that was drawn with their order."""
     rows, factor = (a, b) if is_routed(a) else (b, a)
     if not is_sampled(factor):
         return NotImplemented
@@ -192,7 +192,7 @@ def _same(a: Sides, b: Sides) -> bool:
 
 @operation("sum", on=RoutedTokens)
 def sum_rows(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
-    """The sum over the rows of every token."""
+    """Return the sum over the rows of every token."""
     (dim,) = (*args, *kwargs.values()) or (None,)
     lead = rows.token[0].dim()
     if not isinstance(dim, int) or not 0 <= dim % (lead + 1) < lead:
@@ -208,14 +208,14 @@ def sum_rows(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _back_at_tokens(after: MomentMaps, lead: Any) -> MomentMaps | UnitView:
-    """Maps of all tokens, folded into the shape ``[*lead, channels]``."""
+    """Return maps of all tokens, folded into the shape ``[*lead, channels]``."""
     whole = (len(after.kxx), *after.shape)
     return UnitView(after, numbers(whole).reshape(*lead, whole[-1])).simplest()
 
 
 @operation("index_add", on=RoutedTokens)
 def add_to_tokens(context: Context, target: Any, dim: Any, index: Any, source: Any, alpha: float = 1) -> Any:
-    """Rows added to the tokens that they came from."""
+    """Return rows added to the tokens that they came from."""
     if dim != 0 or alpha != 1 or getattr(source, "onto", None) is not None:
         raise NotCovered("it adds rows along another axis")
     target = _target_of_rows(target, index, source)
@@ -229,7 +229,7 @@ def add_to_tokens(context: Context, target: Any, dim: Any, index: Any, source: A
 
 @operation("setitem", "index_put", on=RoutedTokens)
 def write_to_tokens(context: Context, target: Any, index: Any, rows: Any) -> Any:
-    """Rows written over the tokens that they were added to, or over zeros."""
+    """Return rows written over the tokens that they were added to, or over zeros."""
     target = _target_of_rows(target, index, rows)
     if is_random(target):
         if rows.onto is None or rows.onto.order != target.base.order:

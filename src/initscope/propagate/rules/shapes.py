@@ -30,7 +30,7 @@ def dropout(module: nn.Module, state: Value, context: Context) -> Value:
 @rule(nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d, reads=())
 @rule(padding._ReflectionPadNd, padding._ReplicationPadNd, padding._CircularPadNd, reads=())
 def moves_units(module: nn.Module, state: Value, context: Context) -> Value:
-    """The units at their new positions."""
+    """Return the units at their new positions."""
     return state.moved(module)  # type: ignore[no-any-return]
 
 
@@ -44,7 +44,7 @@ def constant_padding(module: Any, state: Value, context: Context) -> Value:
 
 @rule(nn.Upsample, reads=())
 def upsample(module: nn.Upsample, state: Value, context: Context) -> Value:
-    """Nearest neighbors are copies; interpolation averages positions."""
+    """Interpolate: nearest neighbors are copies, other modes average positions."""
     if state.random and not module.mode.startswith("nearest"):
         raise NotCovered(f"{module.mode} interpolation averages positions")
     return state.moved(module)  # type: ignore[no-any-return]
@@ -57,7 +57,7 @@ KEEPS_VALUES = tuple(name for name, op in OPS.items() if op.traits.keeps_values)
 
 
 def _move(name: str) -> Callable[..., Any]:
-    """The rule of a function or method of that name."""
+    """Return the rule of a function or method of that name."""
 
     def moved(context: Context, state: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_value(state):
@@ -74,7 +74,7 @@ _COPIES = {"view": "reshape"}
 
 
 def move_of(name: str, values: Tensor, *args: Any, in_order: bool = True, **kwargs: Any) -> Any:
-    """The call of that name, on values or on numbers of units, which may not lie ``in_order`` in memory."""
+    """Return the call of that name, on values or on numbers of units, which may not lie ``in_order`` in memory."""
     name = name if in_order else _COPIES.get(name, name)
     kind = type(values)  # a tensor, or a tuple of them
     method = getattr(kind, name, None) or getattr(kind, f"__{name}__", None) or getattr(nn.functional, name)

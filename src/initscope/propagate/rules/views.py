@@ -23,12 +23,12 @@ __all__ = ["unit_by_unit"]
 
 @operation(*KEEPS_VALUES, on=UnitView)
 def unchanged(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
-    """The units themselves."""
+    """Return the units themselves."""
     return value if is_view(value) else NotImplemented
 
 
 def _moved(name: str, value: Any, *args: Any, **kwargs: Any) -> Any:
-    """The units after a move of that name."""
+    """Return the units after a move of that name."""
     if not is_value(value) or value.sampled or any(is_value(arg) for arg in args):
         return NotImplemented
     units = value.units()
@@ -44,7 +44,7 @@ def _fills_in(name: str, index: Tensor, *args: Any, **kwargs: Any) -> bool:
 
 
 def _move(name: str) -> Callable[..., Any]:
-    """The rule of a function or method of that name."""
+    """Return the rule of a function or method of that name."""
     return lambda context, value, *args, **kwargs: _moved(name, value, *args, **kwargs)
 
 
@@ -54,7 +54,7 @@ for _name in MOVES:
 
 @operation("view_as", "reshape_as", on=UnitView)
 def reshape_as(context: Context, value: Any, other: Any) -> Any:
-    """Units in the shape of another value."""
+    """Return units in the shape of another value."""
     known = is_value(other)
     return _moved("reshape", value, tuple(other.placeholder().shape)) if known else NotImplemented
 
@@ -97,7 +97,7 @@ def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> Any
 
 
 def _in_place(view: UnitView) -> bool:
-    """Whether all units are there, in their order: tokens were only folded together with samples."""
+    """Return whether all units are there, in their order: tokens were only folded together with samples."""
     whole, folded = view.whole, view.index.shape
     every = folded[-1] == whole[-1] and view.index.numel() == numbers(whole).numel()
     return every and same_units(view.index, numbers(whole).reshape(folded), whole)
@@ -115,5 +115,5 @@ def _unfolded(value: Any, view: UnitView, context: Context) -> Any:
         x, y = (side.reshape(*view.whole[:-1], 1) for side in (value.x, value.y))
         return replace(value, x=x, y=y, sample_axis=None)
     if is_value(value) or isinstance(value, Tensor):
-        raise NotCovered("it reads other values too")
+        raise NotCovered("it also reads other values, for which this rule has no formula")
     return value

@@ -46,11 +46,11 @@ class FilteredUnits(WindowUnits):
     zero_mean = True
 
     def windows(self, below: Sites, draws: Draws) -> Pair:
-        """The windows of ``width`` channels for each sample."""
+        """Return the windows of ``width`` channels for each sample."""
         return super().windows(below, replace(draws, count=self.width * draws.count))
 
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
-        """One filter for all shifts and both sides."""
+        """Return one filter for all shifts and both sides."""
         weights = self.weight_sd * draws.normal((*x.shape[:3], 1, *x.shape[4:]), like=x)
         sums = ((weights * side).sum(dim=4) for side in (x, y))
         x, y = (side.reshape(self.width, -1, *side.shape[1:]).sum(dim=0) for side in sums)
@@ -219,7 +219,7 @@ def weighted(
 
 
 def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float) -> MapSums | None:
-    """Second moments after weights whose sum is free, by the compiled loops, if these maps are for them."""
+    """Return second moments after weights whose sum is free, by the compiled loops, if these maps are for them."""
     fused = loops.large_loops(*maps) if len(windows.kernel_size) == 2 else None
     if fused is None:
         return None
@@ -229,7 +229,7 @@ def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float)
 def _weighted(
     sums: list[Tensor], means: tuple[Tensor, Tensor] | None, distribution: WeightDistribution, scale: float, taps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Second moments after weights from sums over taps."""
+    """Return second moments after weights from sums over taps."""
     kxx, kyy, d = sums
     if means is not None:
         mx, my, share = *means, distribution.strength * taps

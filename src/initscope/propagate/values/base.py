@@ -116,12 +116,12 @@ class Value:
         return self
 
     def moment_maps(self) -> tuple[MomentMaps, ...]:
-        """The second moments that the value rests on."""
+        """Return the second moments that the value rests on."""
         return ()
 
     def whole_moments(self) -> MomentMaps:
         """The second moments, if every unit is there once."""
-        raise NotCovered("it is not known as one value per unit")
+        raise NotCovered("its values per unit are not known")
 
     def placeholder(self) -> Tensor:
         """A tensor of the value's shape and type without memory, samples included."""
@@ -138,22 +138,22 @@ class Value:
 
 
 def is_value(argument: Any) -> bool:
-    """Whether an argument is a value, not a constant."""
+    """Return whether an argument is a value, not a constant."""
     return isinstance(argument, Value)
 
 
 def is_random(argument: Any) -> bool:
-    """Whether an argument is a value of random units."""
+    """Return whether an argument is a value of random units."""
     return is_value(argument) and argument.random
 
 
 def is_sampled(argument: Any) -> bool:
-    """Whether an argument is values of units that were drawn."""
+    """Return whether an argument is values of units that were drawn."""
     return is_value(argument) and argument.sampled
 
 
 def is_maps(argument: Any) -> bool:
-    """Whether an argument is maps of second moments."""
+    """Return whether an argument is maps of second moments."""
     return is_value(argument) and argument.axis is not None
 
 
@@ -163,12 +163,12 @@ def is_view(argument: Any) -> bool:
 
 
 def is_routed(argument: Any) -> bool:
-    """Whether an argument is tokens that were sent to experts."""
+    """Return whether an argument is tokens that were sent to experts."""
     return is_value(argument) and argument.routed
 
 
 def is_uncovered(argument: Any) -> bool:
-    """Whether an argument is a reason why nothing is known."""
+    """Return whether an argument is a reason why nothing is known."""
     return is_value(argument) and argument.uncovered
 
 
@@ -184,7 +184,7 @@ def map_values(function: Callable[[Value], Any], arguments: Any) -> Any:
 
 
 def values_in(arguments: Any) -> list[Any]:
-    """All values in nested arguments, each once, in order."""
+    """Return all values in nested arguments, each once, in order."""
     values: dict[int, Any] = {}
     waiting = [arguments]
     while waiting:

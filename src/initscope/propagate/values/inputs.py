@@ -56,22 +56,22 @@ class InputValues(Value):
         return not bool(self.x.any()) and not bool(self.y.any())
 
     def run(self, function: Callable[[Tensor], Any]) -> InputValues:
-        """A fixed function of the values, which an in-place function must not overwrite."""
+        """Return a fixed function of the values, which an in-place function must not overwrite."""
         return replace(self, x=own_call(function, self.x.clone()), y=own_call(function, self.y.clone()))
 
     def moved(self, operation: Callable[[Tensor], Any]) -> Any:
-        """The operation on the values; several results are a tuple."""
+        """Return the operation on the values; several results are a tuple."""
         x, y = own_call(operation, self.x.clone()), own_call(operation, self.y.clone())
         if isinstance(x, Tensor):
             return InputValues(x, y, self.status)
         return tuple(InputValues(a, b, self.status) for a, b in zip(x, y, strict=True))
 
     def scaled(self, x: Factor, y: Factor | None = None) -> InputValues:
-        """The values times the factors."""
+        """Return the values times the factors."""
         return replace(self, x=self.x * x, y=self.y * (x if y is None else y), note="")
 
     def plus(self, other: InputValues) -> InputValues:
-        """The sum of both."""
+        """Return the sum of both."""
         return InputValues(self.x + other.x, self.y + other.y, weakest(self.status, other.status))
 
     @cached_property
@@ -116,7 +116,7 @@ class InputValues(Value):
         )
 
     def grouped(self, axis: int, groups: int) -> Pair:
-        """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
+        """Return both sides as ``[pairs, groups, channels of a group, *positions]``."""
         x, y = (side.movedim(axis + 1, 1) for side in self._sides)
         shape = (len(x), groups, self.shape[axis] // groups, *x.shape[2:])
         return x.reshape(shape), y.reshape(shape)
@@ -134,7 +134,7 @@ class InputValues(Value):
         return self._products[axis, groups]
 
     def totals(self) -> Totals:
-        """Sums over units."""
+        """Return sums over units."""
         if not self.real:
             raise NotCovered("its output is not one value per unit")
         return self._totals
@@ -156,18 +156,18 @@ class InputValues(Value):
         return self.moments(1).token_cosine(context) if self.real and len(self.shape) == 2 else math.nan
 
     def units(self) -> UnitView:
-        """All values of tokens."""
+        """Return all values of tokens."""
         if not self.x.is_floating_point():
             raise NotCovered("whole numbers have no moments")
         return self.moments(1).units() if len(self.shape) == 2 else super().units()
 
     def placeholder(self) -> Tensor:
-        """The values themselves."""
+        """Return the values themselves."""
         return self.x
 
 
 def _mean_squares(x: Tensor, y: Tensor) -> Tensor:
-    """Means of x², y², (x-y)² over the first axis of a sample."""
+    """Return means of x², y², (x-y)² over the first axis of a sample."""
     fused = loops.large_loops(x, y)
     if fused is not None:
         return torch.from_numpy(fused.pair_maps(as_numpy(x), as_numpy(y))).div_(x.shape[1])
@@ -193,16 +193,16 @@ class InputChannels(Distribution):
         return self.values
 
     def means(self, state: MomentMaps) -> Pair:
-        """Means over the channels of each group."""
+        """Return means over the channels of each group."""
         x, y = self.values.grouped(self.axis, self.groups)
         return x.mean(dim=2), y.mean(dim=2)
 
     def token_values(self, state: MomentMaps, context: Context) -> Pair:
-        """The values themselves."""
+        """Return the values themselves."""
         return self.values.x, self.values.y
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """Channels chosen at random."""
+        """Return channels chosen at random."""
         sides = torch.cat(self.values.grouped(self.axis, self.groups)).double().flatten(3)
         return channels.chosen(sides[..., None] if sides.dim() == 3 else sides)
 
@@ -225,7 +225,7 @@ class InputProducts(Origin):
         return ()
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Products of the values themselves."""
+        """Return products of the values themselves."""
         if offset is EVERY:
             return self.values.products(self.axis, self.groups)[None]
         x, y = (side.double() for side in self.grouped)
@@ -241,7 +241,7 @@ class InputProducts(Origin):
         return None
 
     def batch_gram(self, before: Tensor) -> Tensor:
-        """Products of the values of all samples."""
+        """Return products of the values of all samples."""
         values = torch.cat([self.values.x, self.values.y]).double()
         return values @ values.T / values.shape[1]
 

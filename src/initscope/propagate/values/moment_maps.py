@@ -52,7 +52,7 @@ class MapSums:
         return cls(kxx, kyy, d, torch.from_numpy(sums))
 
     def of(self, *maps: Tensor) -> tuple[Tensor, ...] | None:
-        """The sums, if these are the maps that they are of."""
+        """Return the sums, if these are the maps that they are of."""
         same = all(first is second for first, second in zip((self.kxx, self.kyy, self.d), maps, strict=True))
         return self.sums.unbind() if same else None
 
@@ -136,7 +136,7 @@ class MomentMaps(Value):
         return not self.mixed and self.kxx.dim() == 3 and self.axis == 1
 
     def moments(self, axis: int, groups: int = 1) -> MomentMaps:
-        """The maps themselves."""
+        """Return the maps themselves."""
         return self
 
     def means(self) -> Pair:
@@ -157,7 +157,7 @@ class MomentMaps(Value):
         return x * inside, y * inside
 
     def fields(self, sites: Sites) -> Iterable[Field]:
-        """The Gaussian units that drawing units at ``sites`` needs."""
+        """Return the Gaussian units that drawing units at ``sites`` needs."""
         return self.distribution.fields(self, sites)
 
     def without_samples(self) -> MomentMaps:
@@ -184,7 +184,7 @@ class MomentMaps(Value):
         return Origin.table_shares(self, table) if self.origin is None else self.origin.table_shares(table)  # type: ignore[arg-type]
 
     def totals(self) -> Totals:
-        """Sums over units."""
+        """Return sums over units."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
         maps = self.kxx, self.kyy, self.d
         sums = None if self.summed is None else self.summed.of(*maps)
@@ -213,7 +213,7 @@ class MomentMaps(Value):
         return replace(self, **new)
 
     def scaled(self, x: Factor, y: Factor | None = None) -> MomentMaps:
-        """Units times ``x``, for the second inputs times ``y``: E(aX - bY)² = ab d + (a - b)(a kxx - b kyy)."""
+        """Return units times ``x``, for the second inputs times ``y``: E(aX - bY)² = ab d + (a - b)(a kxx - b kyy)."""
         a, b = x, x if y is None else y
         # nothing cancels where a = b
         d = a * b * self.d if a is b else a * b * self.d + (a - b) * (a * self.kxx - b * self.kyy)
@@ -225,7 +225,7 @@ class MomentMaps(Value):
         )
 
     def shifted(self, x: Factor, y: Factor) -> MomentMaps:
-        """Units less a constant: E(X-a)² = kxx - 2a E X + a²."""
+        """Return units less a constant: E(X-a)² = kxx - 2a E X + a²."""
         mx, my = self.means()
         moments = (
             self.kxx - 2 * x * mx + x * x,
@@ -248,17 +248,17 @@ class MomentMaps(Value):
         return moved_maps(self, operation)
 
     def cuts_channels(self) -> bool:
-        """Whether these are some of the channels of another value."""
+        """Return whether these are some of the channels of another value."""
         return self.part is not None
 
     def units(self) -> UnitView:
-        """All units of tokens."""
+        """Return all units of tokens."""
         if not self.is_tokens:
             raise NotCovered("its input is not known as tokens with channels")
         return UnitView(self, numbers((len(self.kxx), *self.shape)))
 
     def samples(self, context: Context) -> Value:
-        """Values of all units of tokens."""
+        """Return values of all units of tokens."""
         return self.units().samples(context)
 
     def released(self, *, origin: bool, distribution: bool) -> MomentMaps:
@@ -267,11 +267,11 @@ class MomentMaps(Value):
         return replace(self, note="", origin=self.origin if origin else None, distribution=kept)
 
     def moment_maps(self) -> tuple[MomentMaps, ...]:
-        """The maps themselves."""
+        """Return the maps themselves."""
         return (self,)
 
     def whole_moments(self) -> MomentMaps:
-        """The maps themselves."""
+        """Return the maps themselves."""
         return self
 
     def placeholder(self) -> Tensor:

@@ -24,7 +24,7 @@ class Replicates(Value):
         return self.values
 
     def replicate(self, index: int) -> Value:
-        """One of the values."""
+        """Return one of the values."""
         value: Value = self.values[index]
         return value
 

@@ -81,12 +81,12 @@ class RoutedTokens(Value):
         return self.onto is None and not any(bool((side != 1).any()) for side in self.factor)
 
     def same_rows(self, other: RoutedTokens) -> bool:
-        """Whether rows of both are the same tokens of the same experts."""
+        """Return whether rows of both are the same tokens of the same experts."""
         sides = zip((*self.token, *self.expert), (*other.token, *other.expert), strict=True)
         return all(a is b or torch.equal(a, b) for a, b in sides)
 
     def totals(self) -> Totals:
-        """Sums over units."""
+        """Return sums over units."""
         if not self.in_order:
             return super().totals()
         base, (a, b) = self.base, self.factor
@@ -102,7 +102,7 @@ class RoutedTokens(Value):
         return Totals(sums[0], sums[1], token.numel() // samples * base.channels, sums[2])
 
     def reordered(self, operation: Callable[[Tensor, int], Tensor]) -> RoutedTokens:
-        """The rows after an operation on numbers of rows, of x (0) and of y (1)."""
+        """Return the rows after an operation on numbers of rows, of x (0) and of y (1)."""
         rows = [
             operation(torch.arange(side.numel()).reshape(side.shape), index).long()
             for index, side in enumerate(self.token)
@@ -118,7 +118,7 @@ class RoutedTokens(Value):
         return replace(self, base=replace(base, note=""), note=base.note)
 
     def through(self, layer: Callable[[Any], MomentMaps]) -> RoutedTokens:
-        """The rows after a layer that reads all channels of each."""
+        """Return the rows after a layer that reads all channels of each."""
         if not self.plain:
             raise NotCovered("it reads sums of experts before they are back at their tokens")
         return self.with_base(layer(self.base))

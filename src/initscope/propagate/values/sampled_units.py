@@ -66,13 +66,13 @@ class SampledUnits(InputValues):
         return super().real and self.sample_axis is not NO_SAMPLE_AXIS
 
     def moments(self, axis: int, groups: int = 1) -> MomentMaps:
-        """Mean squares over the channels."""
+        """Return mean squares over the channels."""
         if self.sample_axis is not None:
             raise NotCovered("its first axis is not the sample axis")
         return super().moments(axis, groups).after(weights=self.weights, status=self.status)
 
     def totals(self) -> Totals:
-        """Sums over units."""
+        """Return sums over units."""
         if self.sample_axis is None or not self.real:
             return super().totals()
         x, y = (self.sample_axis.to_front(side, self.count) for side in (self.x, self.y))

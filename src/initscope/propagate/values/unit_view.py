@@ -59,11 +59,11 @@ class UnitView(Value):
         return (len(self.base.kxx), *self.base.shape)
 
     def lines(self) -> Lines:
-        """Position of the vectors along the last axis."""
+        """Return the position of the vectors along the last axis."""
         return lines(self.index, self.whole)
 
     def totals(self) -> Totals:
-        """Sums over units."""
+        """Return sums over units."""
         base, (tokens, channels) = self.base, self.base.shape
         if self.index.numel() == len(base.kxx) * tokens * channels:
             return base.totals()  # every unit once
@@ -76,11 +76,11 @@ class UnitView(Value):
         return Totals(xx, yy, self.index.numel() // len(base.kxx), distance)
 
     def units(self) -> UnitView:
-        """The view itself."""
+        """Return the view itself."""
         return self
 
     def moved(self, operation: Callable[[Tensor], Any]) -> Any:
-        """The operation, on the numbers."""
+        """Return the operation, on the numbers."""
         moved = own_call(operation, self.index)
         if isinstance(moved, Tensor):
             return replace(self, index=moved, entropy=math.nan).simplest()
@@ -105,7 +105,7 @@ class UnitView(Value):
         return base.after(moments, sizes=sizes, origin=SelectedBlocks(base, tuple(blocks)), part=part)
 
     def cuts_channels(self) -> bool:
-        """Whether channels of a token lie along several axes now, or samples elsewhere."""
+        """Return whether channels of a token lie along several axes now, or samples elsewhere."""
         if len(self.index) != len(self.base.kxx):
             return True
         if self.index.dim() < 3 or self.base.origin is None:
@@ -118,7 +118,7 @@ class UnitView(Value):
         return UnitView(after, of_rows(self.index, self.whole, after.shape[1]), note=after.note).simplest()
 
     def samples(self, context: Context) -> Value:
-        """Values drawn from the maps, at the positions of the view."""
+        """Return values drawn from the maps, at the positions of the view."""
         from initscope.propagate.values.sampled_units import NO_SAMPLE_AXIS, SampledUnits
 
         base = self.base
@@ -133,13 +133,13 @@ class UnitView(Value):
         return replace(self, note="", base=self.base.released(origin=origin, distribution=distribution))
 
     def moment_maps(self) -> tuple[MomentMaps, ...]:
-        """The maps."""
+        """Return the maps."""
         return (self.base,)
 
     def whole_moments(self) -> MomentMaps:
-        """The maps, if every unit is there once."""
+        """Return the maps, if every unit is there once."""
         if self.index.numel() != math.prod(self.whole):
-            raise NotCovered("it is not known as one value per unit")
+            raise NotCovered("its values per unit are not known")
         return self.base
 
     def placeholder(self) -> Tensor:

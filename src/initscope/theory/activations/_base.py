@@ -107,7 +107,7 @@ class Activation:
         return self._distance(xp, kxx, kyy, d)
 
     def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
-        """Second moments and squared distance after σ: ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)``.
+        """Return second moments and squared distance after σ: ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)``.
 
         Many elements at once (20,000 or more, without gradients) are interpolated if there is no closed form, with a
         relative error of 1e-7.
@@ -128,7 +128,7 @@ class Activation:
 
     @cached_property
     def lipschitz(self) -> float:
-        """Largest slope |σ'|, infinite where σ jumps or its slope grows without end; found on a grid of [-30, 30].
+        """Largest slope |σ'|, infinite if σ jumps or its slope grows without bound; found on a grid of [-30, 30].
 
         The L of [Nachum2022]_ theorem 2. ReLU: 1, GELU: 1.1289; a user's function with a peak narrower than a
         thousandth may exceed it.

@@ -239,7 +239,7 @@ _NAMED |= {
 
 
 def names() -> list[str]:
-    """Names that `activation` knows."""
+    """Return names that `activation` knows."""
     return sorted(_NAMED)
 
 

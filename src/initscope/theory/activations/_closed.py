@@ -381,7 +381,7 @@ def _acute(xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _graded(points: int = 10) -> list[tuple[float, float]]:
-    """Nodes and weights on (0, 1), denser at 0: t², t by Gauss-Legendre."""
+    """Return nodes and weights on (0, 1), denser at 0: t², t by Gauss-Legendre."""
     t, weight = np.polynomial.legendre.leggauss(points)
     t = (t + 1) / 2
     return list(zip((t * t).tolist(), (weight * t).tolist(), strict=True))

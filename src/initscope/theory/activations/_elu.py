@@ -82,7 +82,7 @@ class Elu(Activation):
         return self._elementwise(xp, self._slopes, kxx, kyy, kxy)
 
     def _elementwise(self, xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
-        """A function of variances and covariance, or distance, in units of the exponential."""
+        """Return a function of variances and covariance, or distance, in units of the exponential."""
         dtype, shape, flat = flattened(xp, *arrays)
         values = in_chunks(xp, partial(function, xp), *(array / self.unit**2 for array in flat))
         return xp.astype(xp.reshape(values, shape), dtype)
@@ -122,7 +122,7 @@ class Elu(Activation):
         return self.left * single + self.left**2 * both
 
     def _stretched(self, xp: Any, sx: Array, sy: Array) -> Array:
-        """The share of the exponential in E(σ(X) - σ(Y))² at cosine 1: a second difference of F."""
+        """Return the share of the exponential in E(σ(X) - σ(Y))² at cosine 1: a second difference of F."""
         total, between = sx + sy, xp.abs(sx - sy)
         node, weight = (xp.asarray(a, dtype=sx.dtype, device=sx.device) for a in _legendre())
         above, below = (_second_moment(xp, total[..., None] + side * between[..., None] * node) for side in (1, -1))
@@ -133,7 +133,7 @@ class Elu(Activation):
 
 
 def _way(xp: Any, sx: Array, sy: Array, h: Array) -> tuple[Array, Array, Array, Array]:
-    """The angle θ; at nodes from 0 to it p(cos φ - cos θ) and κ; the nodes' weights, of sum 1."""
+    """Return the angle θ; at nodes from 0 to it p(cos φ - cos θ) and κ; the nodes' weights, of sum 1."""
     theta = angle_of_half_gap(xp, h)
     many = bool(xp.any((sx > math.sqrt(_MODERATE)) | (sy > math.sqrt(_MODERATE))))
     node, rest, weight = (xp.asarray(a, dtype=sx.dtype, device=sx.device) for a in _nodes(*(_MANY if many else _FEW)))

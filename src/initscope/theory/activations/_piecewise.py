@@ -142,7 +142,7 @@ class Piecewise(Activation):
         return xp.where(result > 0, result, xp.zeros_like(result))
 
     def _near(self, xp: Any, kxx: Array, kyy: Array, h: Array) -> Array:
-        """The squared distance from ``h`` = sin²(θ/2) at small angles."""
+        """Return the squared distance from ``h`` = sin²(θ/2) at small angles."""
         sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
         product, theta = sx * sy, angle_of_half_gap(xp, h)
         node, weight = (xp.asarray(a, dtype=h.dtype, device=h.device) for a in _graded())
@@ -182,7 +182,7 @@ class Piecewise(Activation):
     def _two_deltas(
         self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, taylor: list[Array]
     ) -> Array:
-        """Both variables at a kink: bivariate normal densities."""
+        """Return both variables at a kink: bivariate normal densities."""
         sine = _sine(xp, angle)
         steep, flat = 1 / (2 * sine**2), side / (2 * xp.cos(angle / 2) ** 2)
         shares, exponents = [], []
@@ -237,7 +237,7 @@ def _jump(left: Sequence[float], right: Sequence[float], kink: float, order: int
 
 @lru_cache(maxsize=1)
 def _graded(points: int = 80, depth: float = 24.0) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on (0, 1), dense at 0 on a logarithmic scale, for bells that rise anywhere."""
+    """Return nodes and weights on (0, 1), dense at 0 on a logarithmic scale, for bells that rise anywhere."""
     t, weight = _legendre(points)
     # x = -log node with steps ∝ 1/(depth - x): what is x deep counts by exp(-x) only
     root = np.sqrt((1 - t) / 2)

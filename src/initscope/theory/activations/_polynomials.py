@@ -71,7 +71,7 @@ class Polynomial(ClosedForm):
 
 
 def horner(xp: Any, coefficients: Sequence[float], x: Array) -> Array:
-    """The polynomial with these coefficients, by rising power, at x."""
+    """Return the polynomial with these coefficients, by rising power, at x."""
     result = xp.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         result = result * x + coefficient

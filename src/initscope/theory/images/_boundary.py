@@ -46,7 +46,7 @@ def shared_boundary(a: Array, b: Array, r: int) -> Array:
 
 
 def rectangle_boundary(e: int, f: int, r: int) -> int:
-    r"""Size of the shared r-boundary of two axis-aligned rectangles that overlap in e×f pixels: :math:`4r(e+f)`.
+    r"""Return size of the shared r-boundary of two axis-aligned rectangles that overlap in e×f pixels: :math:`4r(e+f)`.
 
     [Nachum2022]_ example 1: e, f ≥ 2r. The images must be large enough: cyclic gaps of at least 2r around the bodies.
     """
@@ -92,7 +92,7 @@ class BoundaryBounds(Result):
         return self.distance - 2 * self.boundary / math.pi, self.distance
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per pair."""
+        """Return one row per pair."""
         return rows_of_columns(self)
 
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def relu_cosine_bounds(rho: Array) -> tuple[Array, Array]:
-    r"""Least and greatest mean cosine that one ReLU layer can give to images of cosine ρ.
+    r"""Return the least and greatest mean cosine that one ReLU layer can give to images of cosine ρ.
 
     .. math:: \max(\rho, 0) \le \bar\rho_{out} \le \frac{1+\rho}{2}
 
@@ -108,7 +108,7 @@ def contracting_positions(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Array:
-    """Mask ``[pairs, …]`` of the positions where both patches are non-zero and not parallel.
+    """Return a mask ``[pairs, …]`` of the positions at which both patches are nonzero and not parallel.
 
     Only there does a ReLU layer raise the inner product: [Nachum2022]_ remark 3. For binary images they are in
     `shared_boundary`, and they extend it to gray and color images. Patches count as parallel when sin²(θ/2) is below
@@ -131,7 +131,7 @@ def contracting_positions(
 
 
 def _contraction(x: Array, y: Array, **window_arguments: Any) -> tuple[Array, Array, int]:
-    """Maps of ‖[x]‖‖[y]‖ and of the contracting positions, and the number of taps."""
+    """Return maps of ‖[x]‖‖[y]‖ and of the contracting positions, and the number of taps."""
     xp, x, y = check_pairs(x, y)
     x, y = xp.astype(x, xp.float64), xp.astype(y, xp.float64)  # in float32, two degrees would pass for parallel
     windows = Windows.read(x.shape[2:], **window_arguments)
@@ -152,7 +152,7 @@ class ExcessBound(Result):
     """How many positions contribute."""
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per pair."""
+        """Return one row per pair."""
         return rows_of_columns(self)
 
 

@@ -50,7 +50,7 @@ class ChannelStatistics(Result):
     norm_difference_standard_error: dict[str, float]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per quantity."""
+        """Return one row per quantity."""
         angle = {"quantity": "angle (degrees)", "value": self.angle, "standard_error": self.angle_standard_error}
         return [angle] + [
             {"quantity": f"norms: {name}", "value": value, "standard_error": self.norm_difference_standard_error[name]}
@@ -59,7 +59,7 @@ class ChannelStatistics(Result):
 
 
 def channel_statistics(images: Array) -> ChannelStatistics:
-    r"""Angle between color channels and relative difference of their norms, over images ``[n, channels, …]``.
+    r"""Return angle between color channels and relative difference of their norms, over images ``[n, channels, …]``.
 
     [Nachum2022]_ section 4.1 reports about 12.5° and 9.2 % for ImageNet and does not define the second number, so every
     reasonable reading is given. Per image, with the channel norms a, b of a pair of channels (mean over pairs):
@@ -162,7 +162,7 @@ class MonochromaticOutliers(Result):
         return len(self.outliers) / max(self.images - self.skipped, 1)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per outlier."""
+        """Return one row per outlier."""
         return [
             {"index": outlier.index, "name": outlier.name, "gray_share": outlier.gray_share}
             | {f"energy_{channel}": share for channel, share in enumerate(outlier.energy)}
@@ -205,7 +205,7 @@ def monochromatic_outliers(
 
 
 def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """A red and a green image ``[1, 3, size, size]`` of unit norm.
+    """Return a red and a green image ``[1, 3, size, size]`` of unit norm.
 
     They are orthogonal, but after one ReLU layer their mean cosine is 1/π: each patch pair is orthogonal, so the layer
     acts like a dense one. [Nachum2022]_ section 4.1. [Nachum2022]_ section 4.1.
@@ -217,7 +217,7 @@ def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[
 
 
 def standard_error(values: npt.NDArray[np.float64]) -> float:
-    """Standard error of the mean; NaN for a single value."""
+    """Return the standard error of the mean; NaN for a single value."""
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 

@@ -32,7 +32,7 @@ _CHUNK = 1 << 17
 
 
 def flatness_map(images: Array, *, kernel_size: int | Sequence[int]) -> Array:
-    r"""Angle φ between each patch and the constant patch, in radians, ``[n, …]``: one map for each image.
+    r"""Return the angle φ between each patch and the constant patch, in radians, ``[n, …]``: one map for each image.
 
     .. math:: \varphi_{ij} = \angle([x]_{ij}, \mathbf 1), \qquad
               \cos\varphi_{ij} = \frac{\sum_t [x]_{ij,t}}{\sqrt{r^2 d}\,\|[x]_{ij}\|}
@@ -52,7 +52,7 @@ def flatness_map(images: Array, *, kernel_size: int | Sequence[int]) -> Array:
 
 
 def _patches(images: Array, kernel_size: int | Sequence[int]) -> tuple[Array, Array, int]:
-    """Norms of the patches, their angles to the constant patch, and the number of taps."""
+    """Return norms of the patches, their angles to the constant patch, and the number of taps."""
     xp, images, _ = check_pairs(images, images)
     images = xp.astype(images, xp.float64)
     windows = Windows.read(images.shape[2:], kernel_size)
@@ -73,7 +73,7 @@ class FlatnessBound(Result):
     cosine: Array
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per pair."""
+        """Return one row per pair."""
         return rows_of_columns(self)
 
 
@@ -127,7 +127,7 @@ def flatness_scores(images: Array, *, kernel_size: int | Sequence[int]) -> Array
 
 
 def _weights(images: Array, kernel_size: int | Sequence[int]) -> tuple[Any, Array, Array, Array]:
-    """The namespace, and maps of the shares w, of g(2φ) and of φ."""
+    """Return the namespace, and maps of the shares w, of g(2φ) and of φ."""
     xp, norm, _ = norms(images, images)
     size, angle, taps = _patches(images, kernel_size)
     double, bend = 2 * angle, xp.full_like(angle, _BEND)
@@ -155,7 +155,7 @@ class DataFlatness(Result):
     """No pair of the set exceeds this: half the sum of the two largest `flatness_scores`."""
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per statement."""
+        """Return one row per statement."""
         rows = (
             ("angle of a patch to a constant one (degrees)", self.angle, self.angle_standard_error),
             ("mean change of the cosine over all pairs, at most", self.mean_excess, self.mean_excess_standard_error),

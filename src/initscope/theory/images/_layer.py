@@ -89,7 +89,7 @@ def expected_inner(
 
 
 def expected_distance(x: Array, y: Array, **layer: Any) -> Array:
-    r"""Expected squared distance :math:`E\|\sigma(F*x)-\sigma(F*y)\|^2` per pair; keywords of `expected_inner`.
+    r"""Return expected squared distance :math:`E\|\sigma(F*x)-\sigma(F*y)\|^2` per pair; keywords of `expected_inner`.
 
     It is computed from box sums of (x - y)², so that nearly equal images keep their digits. For ReLU with preserved
     norms it never exceeds ‖x - y‖² (cyclic, stride 1): compare [Nachum2022]_ eq. 17.
@@ -115,7 +115,7 @@ def expected_cosine(
     groups: int = 1,
     weight_variance: float | None = None,
 ) -> Array:
-    r"""Mean cosine similarity after one random convolutional layer, per pair; parameters of `expected_inner`.
+    r"""Return mean cosine similarity after one random convolutional layer, per pair; parameters of `expected_inner`.
 
     .. math:: \bar\rho = \frac{E\langle\sigma(F*x),\sigma(F*y)\rangle}
               {\sqrt{E\|\sigma(F*x)\|^2\;E\|\sigma(F*y)\|^2}}
@@ -187,7 +187,7 @@ def _far_apart(xp: Any, sizes: Array) -> Array:
 
 
 def cosine(x: Array, y: Array) -> Array:
-    """Cosine similarity of the images themselves, ρ_in, per pair; [Nachum2022]_ eq. 1 without a layer.
+    """Return the cosine similarity of the images themselves, ρ_in, per pair; [Nachum2022]_ eq. 1 without a layer.
 
     >>> import numpy as np
     >>> cosine(np.ones((1, 1, 2, 2)), np.eye(2).reshape(1, 1, 2, 2)).round(6)
@@ -242,7 +242,9 @@ def _moments(
     of_products: bool = False,
     **window_arguments: Any,
 ) -> tuple[Array, Array, Array]:
-    """E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters; the rest as `Windows.read`.
+    """Return E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters.
+
+    Other arguments as in `Windows.read`.
 
     ``of_products``: the third is the inner product instead, from the patches' own, for images of unlike norms.
     """

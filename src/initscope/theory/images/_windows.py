@@ -78,7 +78,7 @@ class Windows:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def sum(self, maps: Array) -> Array:
-        """Sums of ``maps`` over the positions under the kernel."""
+        """Return sums of ``maps`` over the positions under the kernel."""
         return box_sum(maps, **self.options)
 
 

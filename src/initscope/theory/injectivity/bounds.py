@@ -33,7 +33,7 @@ def binary_entropy(p: float) -> float:
 
 @cache
 def cells(m: int, n: int) -> int:
-    r"""Cells of m hyperplanes through the origin of R^n in general position.
+    r"""Return cells of m hyperplanes through the origin of R^n in general position.
 
     .. math:: c(m, n) = 2\sum_{j<n}\binom{m-1}{j}
 
@@ -84,7 +84,7 @@ def cover_probability_bound(m: int, n: int) -> float:
 
 
 def union_failure_bound(m: int, n: int) -> float:
-    r"""Upper bound on 1 - p(m, n), rigorous at every size: a union over orthants.
+    r"""Return the upper bound on 1 - p(m, n), rigorous at every size: a union over orthants.
 
     Source: 'First bounds' of [Maillard2022]_ and [Paleka2021]_, at every size.
 
@@ -119,11 +119,11 @@ def union_threshold() -> Estimate:
 
 
 def deep_expansivity(depth: int) -> float:
-    r"""Expansivity that suffices for a deep net of Gaussian layers of equal width, depth L large [Paleka2021]_.
+    r"""Return expansivity that suffices for a deep net of Gaussian layers of equal width, depth L large [Paleka2021]_.
 
     .. math:: \alpha \ge 2 L \log L
 
-    Each width is α times the input dimension. The statement is asymptotic in L and says nothing for L = 1, 2.
+    Each width is α times the input dimension. The statement is asymptotic in L and does not apply to L = 1, 2.
 
     >>> round(deep_expansivity(10), 3)
     46.052

@@ -67,7 +67,7 @@ def _solve_affine(points: Any, chosen: Any, count: int, weights: Any) -> bool:
 def _inward(points: Any, chosen: Any, lam: Any, count: int, weights: Any) -> tuple[bool, int]:
     """Run Wolfe's minor cycle: move to the least-norm point of the chosen ones, and drop those whose weight falls to 0.
 
-    Returns whether it got there, and how many are left.
+    Return whether the target was reached, and how many points are left.
     """
     dim = points.shape[1]
     while True:

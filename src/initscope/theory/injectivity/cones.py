@@ -30,7 +30,7 @@ MOST_PATTERNS = 2_000_000
 
 
 def orthant_volumes(dim: int) -> Floats:
-    r"""Intrinsic volumes of the non-negative orthant of R^m: :math:`v_k = \binom mk 2^{-m}`.
+    r"""Return intrinsic volumes of the non-negative orthant of R^m: :math:`v_k = \binom mk 2^{-m}`.
 
     Each coordinate of a Gaussian vector is preserved or set to zero by a fair coin. [Amelunxen2014]_ [Amelunxen2014]_
 
@@ -56,7 +56,7 @@ def subspace_volumes(dim: int, subspace: int) -> Floats:
 
 
 def circular_volumes(dim: int, angle: float) -> Floats:
-    r"""Intrinsic volumes of the circular cone of R^m, vectors within ``angle`` (radians, below π/2) of an axis.
+    r"""Return intrinsic volumes of the circular cone of R^m, vectors within ``angle`` (radians, below π/2) of an axis.
 
     .. math:: v_k = \frac12\binom{(m-2)/2}{(k-1)/2}\sin^{k-1}\alpha\,\cos^{m-k-1}\alpha,\quad 1 \le k \le m-1,
 

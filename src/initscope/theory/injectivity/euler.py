@@ -18,7 +18,7 @@ __all__ = ["euler_characteristic", "euler_crossing", "euler_threshold", "face_co
 
 
 def euler_characteristic(m: int, n: int) -> Fraction:
-    r"""Mean Euler characteristic of the directions where fewer than n rows are active, as an exact rational.
+    r"""Return the mean Euler characteristic of the directions with fewer than n active rows, as an exact rational.
 
     .. math:: q_{m,n} = 2^{1-m} \sum_{k=m-n+1,\;\text{step }2}^{m} \binom{m}{k}\,[z^{n-1}](1+z)^k(1-z)^{m-1-k}
 
@@ -65,7 +65,7 @@ def face_count(m: int, n: int) -> Fraction:
 
 
 def talk_sum(m: int, n: int) -> Fraction:
-    r"""The formula on the slide (Maillard et al. 2022), for n - 1 where the slide writes n.
+    r"""Return the formula on the slide (Maillard et al. 2022), for n - 1 where the slide writes n.
 
     Source: [Maillard2022]_, 'Approach from integral geometry'.
 
@@ -85,7 +85,7 @@ def talk_sum(m: int, n: int) -> Fraction:
 
 
 def log_euler(m: int, n: int) -> float:
-    """Logarithm of q(m, n), finite where the rational itself under- or overflows a float; -inf if q ≤ 0."""
+    """Return the logarithm of q(m, n), finite where the rational itself under- or overflows a float; -inf if q ≤ 0."""
     q = euler_characteristic(m, n)
     if q <= 0:
         return -math.inf
@@ -98,7 +98,7 @@ def _log_integer(number: int) -> float:
 
 
 def euler_crossing(n: int, level: float = 0.5) -> float:
-    """Expansivity at which q(m, n) falls through ``level``: log q interpolated linearly between whole m.
+    """Return the expansivity at which q(m, n) falls through ``level``: log q interpolated linearly between whole m.
 
     Finite-n crossings approach `euler_threshold` from below.
 

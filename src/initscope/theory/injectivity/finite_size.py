@@ -23,7 +23,7 @@ CERTAIN = 1e-6
 
 
 def probability(m: int, n: int, *, samples: int | None = None, seed: int = 0) -> Estimate:
-    r"""Probability that x ↦ ReLU(Wx), W Gaussian m×n, is injective.
+    r"""Return the probability that x ↦ ReLU(Wx), W Gaussian m×n, is injective.
 
     Source: the theorem p = P[V ∩ C = {0}] of [Maillard2022]_; values at finite size go beyond it.
 

@@ -132,7 +132,7 @@ def _softmax(values: Floats) -> Floats:
 
 
 def _pull_back(point: Floats, gradient: Floats) -> Floats:
-    """Gradient in the free coordinates."""
+    """Return the gradient in the free coordinates."""
     k = (len(point) - 1) // 2
     parts = []
     for values, slopes in ((point[: k + 1], gradient[: k + 1]), (point[k + 1 :], gradient[k + 1 :])):

@@ -28,7 +28,7 @@ _CROSSINGS = 0.5 / (1 + np.exp(-np.linspace(-18.0, 7.0, 250)))
 
 
 def gordon_bound(m: int, n: int) -> float:
-    r"""Upper bound on 1 - p(m, n), the probability that the layer is not injective.
+    r"""Return the upper bound on 1 - p(m, n), the probability that the layer is not injective.
 
     .. math:: 1 - p_{m,n} \le 2\, P\Big[\sum_{i \le N-n+1} h_{(i)}^2 \le \|g\|^2\Big],
        \qquad g \in R^n,\; h \in R^m \text{ standard normal}
@@ -62,7 +62,7 @@ def gordon_bound(m: int, n: int) -> float:
 
 
 def gordon_threshold() -> Estimate:
-    r"""Expansivity above which `gordon_bound` tends to 0: a rigorous upper bound on the threshold.
+    r"""Return the expansivity above which `gordon_bound` tends to 0: a rigorous upper bound on the threshold.
 
     .. math:: \alpha\int_0^s t^2\varphi(t)\,dt = 1,\qquad \alpha\,(1 - \Phi(s)) = 1
 

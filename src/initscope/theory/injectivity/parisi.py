@@ -54,7 +54,7 @@ def _pack(levels: Levels) -> Floats:
 
 
 def _gradient(evaluation: FunctionalValue, alpha: float) -> Floats:
-    """Gradient in the free coordinates of `_unpack`."""
+    """Return the gradient in the free coordinates of `_unpack`."""
     levels, k = evaluation.levels, len(evaluation.levels.c)
     natural = evaluation.gradient(alpha)
     by_gap = -np.cumsum(natural[1 : k + 1])  # q_i = 1 - Σ_{j>i} Δ_j
@@ -163,7 +163,7 @@ def _limit(values: list[float]) -> float | None:
 
 
 def k_rsb_threshold(levels: int) -> Estimate:
-    """Expansivity with k-RSB energy 1; decreases with k towards `full_rsb_threshold`.
+    """Return the expansivity with k-RSB energy 1; decreases with k towards `full_rsb_threshold`.
 
     Source: [Maillard2022]_, 'Physics point of view': thresholds in the k-RSB approximation.
 
@@ -177,7 +177,7 @@ def k_rsb_threshold(levels: int) -> Estimate:
 
 
 def full_rsb_threshold() -> Estimate:
-    """The conjectured injectivity threshold: full-RSB energy 1, from 1 … 8 levels extrapolated.
+    """Return the conjectured injectivity threshold: full-RSB energy 1, from 1 … 8 levels extrapolated.
 
     Source: [Maillard2022]_, 'Replica symmetry breaking theory' at zero temperature.
     """

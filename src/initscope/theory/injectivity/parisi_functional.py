@@ -60,7 +60,7 @@ class Grid:
         return np.asarray(idct(dct(values) * np.exp(-0.5 * variance * self.frequency**2)))
 
     def smooth_with_slope(self, values: Floats, variance: float) -> tuple[Floats, Floats]:
-        """The convolution and its derivative, from one forward transform."""
+        """Return the convolution and its derivative, from one forward transform."""
         spectrum = dct(values) * np.exp(-0.5 * variance * self.frequency**2)
         sine = np.append(-self.frequency[1:] * spectrum[1:], 0.0)
         return np.asarray(idct(spectrum)), np.asarray(idst(sine))
@@ -84,7 +84,7 @@ class FirstStep(NamedTuple):
 
 
 def first_step(h: Floats, chi: float, variance: float, c: float) -> FirstStep:
-    r"""The step that starts from the kinked boundary, in closed form.
+    r"""Return the step that starts from the kinked boundary, in closed form.
 
     .. math:: u = \gamma_\Delta\star e^{-c\min(1,h_+^2/2\chi)}
        = \Phi(-h/\sqrt\Delta) + e^{-c}\Phi((h-\sqrt{2\chi})/\sqrt\Delta)
@@ -129,7 +129,7 @@ class FunctionalValue:
     density: list[Floats]
 
     def energy(self, alpha: float) -> float:
-        """Value of the functional at expansivity ``alpha``; its slope in α is ``-free``."""
+        """Return the value of the functional at expansivity ``alpha``; its slope in α is ``-free``."""
         return -alpha * self.free - 0.5 * self.entropy
 
     def gradient(self, alpha: float) -> Floats:
@@ -148,7 +148,7 @@ class FunctionalValue:
 
 
 def evaluate(levels: Levels, grid: Grid) -> FunctionalValue:
-    """The k-RSB functional (k ≥ 1) with its analytic gradient: one backward sweep for f, one forward for P."""
+    """Return the k-RSB functional (k ≥ 1) with its analytic gradient: one backward sweep for f, one forward for P."""
     k, gaps, c, q = len(levels.c), levels.gaps, levels.c, levels.q
     step = first_step(grid.h, levels.chi, gaps[-1], c[-1])
     f, slopes = [step.value], [step.slope]

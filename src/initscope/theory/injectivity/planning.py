@@ -42,7 +42,7 @@ class Expansivity(Result):
     method: str
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per layer."""
+        """Return one row per layer."""
         return [layer.to_dict() for layer in self.layers]
 
 
@@ -69,8 +69,8 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
 
     The inputs of a layer are the guaranteed width of the one before, so that every layer is injective on its whole
     input space; widths then grow geometrically. Injectivity of the network as a whole needs less: equal widths of
-    ``constant_width`` = ⌈2 L log L · n⌉ suffice for large depth [Paleka2021]_. It is given from depth 4 on, where it
-    exceeds the width at which even the first layer is sure to be injective; before, it would promise what is not so.
+    ``constant_width`` = ⌈2 L log L · n⌉ suffice for large depth [Paleka2021]_. It is returned from depth 4 on, at which
+    it exceeds the width that makes the first layer surely injective; for smaller depths it would be wrong.
 
     >>> plan = expansivity(n=10, delta=0.01)
     >>> plan.layers[0].necessary, plan.layers[0].conjectured

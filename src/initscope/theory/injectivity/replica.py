@@ -49,7 +49,7 @@ def rs_energy(alpha: float) -> float:
 
 
 def rs_threshold() -> Estimate:
-    r"""Expansivity with replica-symmetric energy 1.
+    r"""Return the expansivity with replica-symmetric energy 1.
 
     Source: the replica-symmetric value of [Maillard2022]_; the closed equation is ours.
 
@@ -123,7 +123,7 @@ def _gauss_legendre() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _one_rsb(alpha: float, chi: float, q0: float, c: float) -> float:
-    """The 1-RSB functional at one point; see `one_rsb_energy`."""
+    """Return the 1-RSB functional at one point; see `one_rsb_energy`."""
     from initscope.theory.injectivity.parisi_functional import first_step
 
     z, weights = _gauss_legendre()
@@ -165,7 +165,7 @@ def one_rsb_energy(alpha: float) -> float:
 
 
 def one_rsb_threshold() -> Estimate:
-    """Expansivity with 1-RSB energy 1, by Newton's method with the slope at the optimum (envelope theorem).
+    """Return the expansivity with 1-RSB energy 1, by Newton's method with the slope at the optimum (envelope theorem).
 
     Source: the 1-RSB value of [Maillard2022]_, 'Physics point of view'.
 

@@ -114,8 +114,8 @@ def gradient_bound(width: int, depth: int, eps: float, *, samples: int = 1) -> f
     .. math:: P\Bigl(\exists x, l:\ \|\partial\ell/\partial W^l\|_F^2 \notin [(1-\varepsilon)^L, (1+\varepsilon)^L]\,
               \|\delta\|^2\|x\|^2\Bigr) \le 4NL\,e^{-n c(\varepsilon)}
 
-    Assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`, which
-    is not true of a network: `initscope.reproductions.independence` tests what it costs.
+    It assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`,
+    which is not true of a network: `initscope.reproductions.independence` measures the effect.
     """
     check_count("depth", depth)
     return 2 * depth * relu_norm_bound(width, eps, samples=samples)
@@ -149,7 +149,7 @@ def masked_inner_product_bound(width: int, eps: float) -> float:
 
 
 def chernoff_rates(eps: float, *, keep: float = 0.5) -> tuple[float, float]:
-    r"""Best Chernoff exponents (lower tail, upper tail) of a masked layer with keep probability p.
+    r"""Return best Chernoff exponents (lower tail, upper tail) of a masked layer with keep probability p.
 
     .. math:: I(a) = \sup_\lambda\ \lambda a - \log\Bigl(1 - p + \frac{p}{\sqrt{1 - 2\lambda/p}}\Bigr),
               \qquad a = 1 \mp \varepsilon
@@ -179,7 +179,7 @@ def _rate(excess: float, keep: float) -> float:
 
 
 def chernoff_bound(width: int, eps: float, *, keep: float = 0.5, samples: int = 1) -> float:
-    r"""Best two-sided Chernoff bound of one layer, :math:`N(e^{-m I(1-\varepsilon)} + e^{-m I(1+\varepsilon)})`.
+    r"""Return best two-sided Chernoff bound of one layer, :math:`N(e^{-m I(1-\varepsilon)} + e^{-m I(1+\varepsilon)})`.
 
     The technique of lemmas 2 and 5 with its parameter optimized on each side.
 
@@ -206,7 +206,7 @@ def chernoff_width(eps: float, delta: float, *, depth: int = 1, samples: int = 1
 
 
 def _widths(widths: Sequence[int]) -> list[int]:
-    """The widths of a network's layers as a checked list."""
+    """Return the widths of a network's layers as a checked list."""
     checked = [check_count("width", width) for width in widths]
     if not checked:
         raise InputError("widths is empty; give the width of every layer, for example [1000] * 10")

@@ -48,7 +48,7 @@ class _Layer:
     count: int
 
     def between(self, low: float, high: float) -> _Layer:
-        """The terms with ``low`` ≤ k < ``high``."""
+        """Return the terms with ``low`` ≤ k < ``high``."""
         kept = (2 * self.halves >= low) & (2 * self.halves < high)
         return replace(self, halves=self.halves[kept], log_weights=self.log_weights[kept])
 
@@ -68,7 +68,7 @@ class _Layer:
         return terms
 
     def log_moment(self, power: float) -> float:
-        """Logarithm of the transform of one layer at a real point, to the accuracy a saddle point needs."""
+        """Return the logarithm of the transform of one layer at a real point, to the accuracy a saddle point needs."""
         from scipy.special import gammaln
 
         terms = self.log_ratios + gammaln(self.halves + power)
@@ -90,7 +90,7 @@ class _Layer:
         return replace(self, halves=self.halves[kept], log_weights=self.log_weights[kept])
 
     def rate(self, real: float, t: float) -> float:
-        """Lower bound on the decay of the transform's modulus per unit of t, from t on."""
+        """Return the lower bound on the decay of the transform's modulus per unit of t, from t on."""
         from scipy.special import digamma
 
         return self.count * float(digamma(self.halves[-1] + real + 1j * t).imag)
@@ -116,7 +116,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 
 
 def _stirling(z: np.ndarray) -> np.ndarray:
-    """The series of log Γ(z) beyond (z - 1/2) log z - z + log(2π)/2; 1e-17 for |z| ≥ 15."""
+    """Return the series of log Γ(z) beyond (z - 1/2) log z - z + log(2π)/2; 1e-17 for |z| ≥ 15."""
     inverse = 1 / z
     square = inverse * inverse
     total = np.zeros_like(z)
@@ -143,7 +143,7 @@ def _log_gamma_ratio(a: np.ndarray, real: float, t: np.ndarray, scale: float) ->
 
 
 def _log_mellin(layers: Sequence[_Layer], real: float, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of the product of the layers' transforms at real + it, and of the bound on its modulus."""
+    """Return the logarithm of the product of the layers' transforms at real + it, and of the bound on its modulus."""
     total = np.zeros(t.shape, dtype=np.complex128)
     modulus = np.zeros(t.shape)
     for layer in layers:
@@ -160,7 +160,7 @@ def _log_moment(layers: Sequence[_Layer], power: float) -> float:
 
 
 def log_norm_moment(widths: Sequence[int], power: float) -> float:
-    r"""Logarithm of :math:`E[(\|h^L\|^2/\|x\|^2)^s]` (over networks whose output is not 0), He fan-out.
+    r"""Return the logarithm of :math:`E[(\|h^L\|^2/\|x\|^2)^s]` (over networks whose output is not 0), He fan-out.
 
     .. math:: E[r^s; r>0] = \prod_l \sum_{k\ge1} \binom{n_l}{k} 2^{-n_l} \Bigl(\frac{4}{n_l}\Bigr)^s
               \frac{\Gamma(k/2+s)}{\Gamma(k/2)}, \qquad s > -\tfrac12
@@ -173,7 +173,7 @@ def log_norm_moment(widths: Sequence[int], power: float) -> float:
 
 
 def norm_ratio_mean_sd(widths: Sequence[int]) -> tuple[float, float]:
-    r"""Mean and standard deviation of :math:`\|h^L\|/\|x\|` (norms, not squares) over networks, He fan-out.
+    r"""Return the mean and standard deviation of :math:`\|h^L\|/\|x\|` (norms, not squares) over networks, He fan-out.
 
     Beyond the sources; compare [ArpitBengio2019]_.
 
@@ -224,7 +224,7 @@ _NARROWER = 0.8
 
 
 def _lower_tail(widths: Sequence[int], y: float) -> tuple[Probability, float]:
-    """Probability of -inf < log r < y, and the atom.
+    """Return the probability of -inf < log r < y, and the atom.
 
     The transform has its poles at -k/2, k the active units of a layer. Layers with few active units have negligible
     weight, but their poles keep the line away from the saddle point of the others. So the networks are sorted by the
@@ -282,7 +282,7 @@ def _some_in_slice(slices: list[_Layer], above: list[_Layer], y: float, negligib
 
 
 def _compositions(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every way to write ``total`` as a sum of whole numbers up to ``most``."""
+    """Yield every way to write ``total`` as a sum of whole numbers up to ``most``."""
     if not most:
         if total == 0:
             yield ()
@@ -370,7 +370,7 @@ def backward_norm_failure(widths: Sequence[int], low: float, high: float) -> Pro
 
 
 def gradient_norm_failure(widths: Sequence[int], layer: int, low: float, high: float) -> Probability:
-    r"""Probability that :math:`\|\partial\ell/\partial W^l\|_F^2/(\|\delta\|^2\|x\|^2)` lies outside [``low``,
+    r"""Return probability that :math:`\|\partial\ell/\partial W^l\|_F^2/(\|\delta\|^2\|x\|^2)` lies outside [``low``,
     ``high``].
 
     Beyond the sources; compare [ArpitBengio2019]_.

@@ -43,7 +43,7 @@ _SQUARED_ANGLE = (4.0, 4 / 3, 32 / 45, 16 / 35, 512 / 1575)
 
 
 def relu_cosine_sd(rho: Array, width: int) -> Array:
-    r"""Standard deviation of the cosine of two inputs after one dense ReLU layer of this width.
+    r"""Return the standard deviation of the cosine of two inputs after one dense ReLU layer of this width.
 
     .. math:: \mathrm{sd} = \frac{s}{\sqrt m}, \qquad s^2 = 4J - 8\bar\rho T + \bar\rho^2 (3 + 2J)
 
@@ -116,7 +116,7 @@ def relu_stack_cosine_sd(rho: Array, widths: Sequence[int]) -> list[tuple[Array,
 
 @cache
 def _gaussian_nodes() -> tuple[list[float], list[float]]:
-    """Nodes and weights of a mean over a standard Gaussian."""
+    """Return nodes and weights of a mean over a standard Gaussian."""
     import numpy as np
 
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
@@ -129,7 +129,7 @@ def _fisher(xp: Any, h: Array) -> Array:
 
 
 def _cosine_sd(xp: Any, mean: Array, variance: Array, nodes: Array, weights: Array) -> Array:
-    """Standard deviation of tanh z for a Gaussian z."""
+    """Return the standard deviation of tanh z for a Gaussian z."""
     h = 1 / (1 + xp.exp(2 * (mean[..., None] + safe_sqrt(xp, variance)[..., None] * nodes)))
     centered = h - xp.sum(weights * h, axis=-1)[..., None]
     return 2 * safe_sqrt(xp, xp.sum(weights * centered**2, axis=-1))

@@ -83,7 +83,7 @@ def backward_error(error: Array, weight: Array, preactivation: Array) -> Array:
 
 
 def _samples(error: Array, hidden: Array) -> tuple[Any, Array, Array]:
-    """Both as arrays with the same leading axes."""
+    """Return both as arrays with the same leading axes."""
     xp, error, hidden = namespace(error, hidden)
     if error.ndim == 0 or tuple(error.shape[:-1]) != tuple(hidden.shape[:-1]):
         raise InputError(

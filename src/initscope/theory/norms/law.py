@@ -60,7 +60,7 @@ def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarr
 
 
 def squared_norm_mean(width: int, *, keep: float = 0.5, variance: float | None = None) -> float:
-    r"""Mean of :math:`\|z\odot Wu\|^2/\|u\|^2`, z i.i.d. Bernoulli(p), W of ``width`` rows: m p Var w.
+    r"""Return the mean of :math:`\|z\odot Wu\|^2/\|u\|^2`, z i.i.d. Bernoulli(p), W of ``width`` rows: m p Var w.
 
     [ArpitBengio2019]_ lemmas 1 (ReLU, p = 1/2) and 4 (any p = ``keep``). ``variance`` of a weight defaults to theirs,
     1/(pm), at which squared norms are kept: the mean is 1 at every width.
@@ -105,7 +105,7 @@ def norm_ratio_tail(ratio: float, width: int, *, keep: float = 0.5) -> float:
 
 
 def _contour(ratio: float, width: int, keep: float) -> tuple[bool, float]:
-    r"""Whether ``ratio`` is below 1, and the probability of the smaller side of it, at many units.
+    r"""Return whether ``ratio`` is below 1, and the probability of the smaller side of it, at many units.
 
     The sum of m independent :math:`z g^2` has the cumulant function :math:`K(s) = m\log(1-p+p(1-2s)^{-1/2})`, and
 
@@ -153,7 +153,7 @@ def _mixture(tail: Callable[[Any, float], Any], ratio: float, width: int, keep: 
 
 
 def relu_norm_failure(width: int, eps: float) -> float:
-    r"""Exact probability that one ReLU layer distorts a squared norm by more than ``eps``.
+    r"""Return the exact probability that one ReLU layer distorts a squared norm by more than ``eps``.
 
     Beyond the sources; compare [ArpitBengio2019]_.
 
@@ -183,7 +183,7 @@ def relu_norm_exact_width(eps: float, delta: float, *, samples: int = 1) -> int:
 
 
 def relu_norm_eps(width: int, delta: float) -> float:
-    r"""Smallest ``eps`` whose exact failure at this width is ``delta``: the (1-δ)-quantile of
+    r"""Return the smallest ``eps`` whose exact failure at this width is ``delta``: the (1-δ)-quantile of
     :math:`|\|v\|^2/\|u\|^2 - 1|`.
 
     >>> round(relu_norm_failure(1000, relu_norm_eps(1000, 0.05)), 12)

@@ -25,7 +25,7 @@ _TINY = -50.0
 
 
 def path_norm_failure(widths: Sequence[int], lows: Sequence[float], highs: Sequence[float]) -> Probability:
-    r"""Exact probability that some layer l has :math:`\|h^l\|^2/\|x\|^2` outside [``lows[l]``, ``highs[l]``].
+    r"""Return exact probability that some layer l has :math:`\|h^l\|^2/\|x\|^2` outside [``lows[l]``, ``highs[l]``].
 
     Beyond the sources; compare [ArpitBengio2019]_.
 
@@ -129,7 +129,7 @@ class _Step:
         return result
 
     def leaves(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Probability that the step is below ``low`` (a dead layer included) or above ``high``."""
+        """Return the probability that the step is below ``low`` (a dead layer included) or above ``high``."""
         from scipy.special import gammainc, gammaincc
 
         result = np.full(low.shape, self.atom)

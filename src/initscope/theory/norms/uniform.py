@@ -66,7 +66,7 @@ def gordon_band(width: int, one_sided_width: float, delta: float) -> tuple[float
 
 
 def _norm_band(eps: float, squared: bool) -> tuple[float, float]:
-    """The band of norms that ``eps`` allows."""
+    """Return the band of norms that ``eps`` allows."""
     check_between("eps", eps, 0.0, 1.0)
     return (math.sqrt(1 - eps), math.sqrt(1 + eps)) if squared else (1 - eps, 1 + eps)
 
@@ -159,7 +159,7 @@ def theorem2_width(
 
 
 def cone_count_log(width: int, dim: int) -> float:
-    r"""Logarithm of :math:`2\sum_{i<d}\binom{m-1}{i}`: linear pieces of a ReLU layer on a d-dimensional subspace
+    r"""Return logarithm of :math:`2\sum_{i<d}\binom{m-1}{i}`: linear pieces of a ReLU layer on a d-dimensional subspace
     (Cover).
 
     >>> round(math.exp(cone_count_log(3, 2)))         # three lines through the origin of a plane

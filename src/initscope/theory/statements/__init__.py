@@ -1,7 +1,7 @@
 """The index of statements: every theorem, lemma, figure and equation of the sources, found by name in `theorem`.
 
-One TOML file for each section; ``README.md`` says what a row holds. Nothing here imports what a statement computes, so
-that a search takes no time.
+There is one TOML file per section; ``README.md`` describes the fields. Nothing here imports the functions of
+statements, so a search is fast.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Statement(Result):
         return frozenset(_labels(self.title))
 
     def table(self) -> list[dict[str, Any]]:
-        """One row: source, title, functions and reproductions."""
+        """Return one row: source, title, functions and reproductions."""
         functions, shown = ", ".join(self.functions), ", ".join(self.reproductions)
         return [{"source": self.source, "statement": self.title, "functions": functions, "reproductions": shown}]
 
