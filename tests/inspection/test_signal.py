@@ -1,4 +1,4 @@
-"""Where the signal runs: the trunk, what carries it, and what only steers; and rows folded to blocks."""
+"""Where the signal runs: the main path, what carries it, and what only steers; and rows folded to blocks."""
 
 import numpy as np
 import pytest
@@ -75,12 +75,12 @@ class Language(nn.Module):
 WORDS = torch.randint(0, 50, (24, 8), generator=torch.Generator().manual_seed(0))
 
 
-def test_the_trunk_of_a_transformer_is_its_stream():
+def test_the_main_path_of_a_transformer_is_its_stream():
     found = evidence(Language(2), WORDS)
-    trunk = names(found, found.signal.trunk)
-    assert {"words", "blocks.0.add", "blocks.0.add (2)", "blocks.1.add (2)", "head"} <= trunk
-    assert not [name for name in trunk if ".attention." in name or ".before." in name or ".up" in name]
-    assert not [name for name in trunk if "rsqrt" in name or "pow" in name]
+    main_path = names(found, found.signal.main_path)
+    assert {"words", "blocks.0.add", "blocks.0.add (2)", "blocks.1.add (2)", "head"} <= main_path
+    assert not [name for name in main_path if ".attention." in name or ".before." in name or ".up" in name]
+    assert not [name for name in main_path if "rsqrt" in name or "pow" in name]
     carrying = names(found, found.signal.carrying)
     assert {"blocks.0.attention.value", "blocks.0.up"} <= carrying
     assert names(found, found.signal.scoring) == {f"blocks.{i}.attention.{n}" for i in (0, 1) for n in ("query", "key")}
@@ -132,7 +132,7 @@ def test_gates_steer_and_do_not_carry():
     )
     found = evidence(model, normal(24, 3, 8, 8))
     assert names(found, found.signal.scoring) == {"1.shrink", "1.grow"}
-    assert {"0", "1.add", "2", "4"} <= names(found, found.signal.trunk)
+    assert {"0", "1.add", "2", "4"} <= names(found, found.signal.main_path)
     assert "1.conv" in names(found, found.signal.carrying)
     assert found.signal.rows[found.signal.head].layer == "4"
     assert names(found, found.signal.reductions) == {"2"}
@@ -154,7 +154,7 @@ def test_small_inputs_and_constant_ones_are_not_where_the_signal_begins():
     data = {"x": normal(24, 3, 8, 8), "time": normal(24, 1), "mask": torch.full((24, 8, 8, 8), -1e4)}
     found = evidence(TwoInputs(), data)
     assert names(found, found.signal.starts) == {"input (x)"}
-    assert "step" not in names(found, found.signal.trunk)
+    assert "step" not in names(found, found.signal.main_path)
 
 
 def test_weights_behind_layer_scale_are_judged_by_the_stream():

@@ -172,7 +172,7 @@ class Evidence:
         """Whether the last weights, or a table, start at zero, so that outputs are equal on purpose."""
         head = self.signal.head
         layer = head < len(self.seen.rows) and self.seen.rows[head].within in self.weights.zero_layers
-        return layer or bool(self.behind_zeros[self.signal.output])
+        return layer or bool(self.after_zeros[self.signal.output])
 
     @property
     def first_gradient(self) -> float:
@@ -204,9 +204,9 @@ class Evidence:
         return bool(self.seen.mean_width[self.start] >= 0 and np.isnan(self.seen.effective_rank[self.start]))
 
     @cached_property
-    def trunk(self) -> npt.NDArray[np.bool_]:
+    def main_path(self) -> npt.NDArray[np.bool_]:
         """Rows that all of the signal passes."""
-        return self.signal.mask(self.signal.trunk)
+        return self.signal.mask(self.signal.main_path)
 
     @cached_property
     def hidden(self) -> npt.NDArray[np.bool_]:
@@ -214,14 +214,14 @@ class Evidence:
         return np.asarray(np.arange(len(self.seen.rows)) < self.signal.head)
 
     @cached_property
-    def behind_zeros(self) -> npt.NDArray[np.bool_]:
+    def after_zeros(self) -> npt.NDArray[np.bool_]:
         """Rows that depend on an embedding of zeros."""
-        weights, behind = self.facts.weights, set[int]()
+        weights, after = self.facts.weights, set[int]()
         tables = frozenset[str]() if weights is None else weights.zero_tables
         for index, row in enumerate(self.seen.rows if tables else ()):
-            if row.within in tables or not behind.isdisjoint(row.reads):
-                behind.add(index)
-        return self.signal.mask(frozenset(behind))
+            if row.within in tables or not after.isdisjoint(row.reads):
+                after.add(index)
+        return self.signal.mask(frozenset(after))
 
     @cached_property
     def carrying(self) -> npt.NDArray[np.bool_]:
@@ -229,31 +229,31 @@ class Evidence:
         return self.signal.mask(self.signal.carrying)
 
     @cached_property
-    def told(self) -> npt.NDArray[np.bool_]:
+    def carrying_or_gates(self) -> npt.NDArray[np.bool_]:
         """Rows that carry the signal, and gates inside of loops over time."""
         return np.asarray(self.carrying | self.signal.mask(self.signal.dangling))
 
     @cached_property
-    def sizes(self) -> Floats:
-        """Median scale per unit on the trunk, over that of the last row before any weights.
+    def scales(self) -> Floats:
+        """Median scale per unit on the main path, over that of the last row before any weights.
 
         For most models that is the input. An embedding that a norm follows may have any scale.
         """
-        plain = list(takewhile(self._is_plain, self.signal.trunk))
+        plain = list(takewhile(self._is_plain, self.signal.main_path))
         first = plain[-1] if plain and self._from_input[plain[-1]] > 0 else self.start
-        sizes = self._from_input / self._from_input[first]
-        sizes[:first] = np.nan
-        return np.asarray(sizes)
+        scales = self._from_input / self._from_input[first]
+        scales[:first] = np.nan
+        return np.asarray(scales)
 
     def _is_plain(self, index: int) -> bool:
         made_of = [self.seen.rows[other] for other in (*self.signal.before(index), index)]
         return all(row.role in _BEFORE_WEIGHTS or not row.shape for row in made_of)
 
     @cached_property
-    def entering_size(self) -> float:
+    def entering_scale(self) -> float:
         """Scale per unit of what the first weights read, over the input's; 1 if it is not known."""
-        size = float(median_over_pairs(self.seen.rms_ratio[[self.entering_weights]][:, self.varied])[0])
-        return size if np.isfinite(size) else 1.0
+        scale = float(median_over_pairs(self.seen.rms_ratio[[self.entering_weights]][:, self.varied])[0])
+        return scale if np.isfinite(scale) else 1.0
 
     @property
     def entering_angle(self) -> float:
@@ -263,9 +263,9 @@ class Evidence:
 
     @cached_property
     def _from_input(self) -> Floats:
-        sizes = np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
-        masked = np.isinf(sizes) & self.signal.mask(self.signal.bounded_behind)  # -∞ before a softmax is meant
-        return np.where(masked, np.nan, sizes)
+        scales = np.where(self.main_path, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
+        masked = np.isinf(scales) & self.signal.mask(self.signal.read_by_bounded)  # -∞ before a softmax is intended
+        return np.where(masked, np.nan, scales)
 
     @property
     def frozen_random(self) -> bool:
@@ -276,10 +276,10 @@ class Evidence:
     def head_gain(self) -> float:
         """Scale of the outputs of the last weights over that of their inputs; NaN if some signal bypasses them."""
         head = self.signal.head
-        before = [index for index in self.signal.trunk if index < head]
+        before = [index for index in self.signal.main_path if index < head]
         if head >= len(self.seen.rows) or not before:
             return float("nan")
-        return float(self.sizes[head] / self.sizes[before[-1]]) if self.sizes[before[-1]] > 0 else float("nan")
+        return float(self.scales[head] / self.scales[before[-1]]) if self.scales[before[-1]] > 0 else float("nan")
 
     @cached_property
     def gradients(self) -> Floats:
@@ -288,7 +288,7 @@ class Evidence:
 
     @cached_property
     def gradient_by_block(self) -> tuple[Floats, list[int]]:
-        """Gradient of the signal after each block of the trunk that has weights, before the head, and the rows.
+        """Gradient of the signal after each block of the main path that has weights, before the head, and the rows.
 
         ‖∂ℓ/∂h‖‖h‖ does not change if weights are scaled and later weights are scaled back. A branch that is nearly zero
         on purpose (layer scale, zero gammas) does not change it either.
@@ -301,7 +301,7 @@ class Evidence:
         weighty = {blocks[index] for index in np.flatnonzero(self._has_weights)}
         last = {
             blocks[index]: int(index)
-            for index in np.flatnonzero(self.trunk & self.hidden & (medians > 0) & np.isfinite(medians))
+            for index in np.flatnonzero(self.main_path & self.hidden & (medians > 0) & np.isfinite(medians))
             if blocks[index] in weighty
         }
         places = sorted(last.values())
@@ -319,7 +319,7 @@ class Evidence:
 
     @cached_property
     def token_spread(self) -> Floats:
-        """1 - cosine of the tokens of a sample over its largest value before, on the trunk after the first attention.
+        """1 - cosine of the tokens of a sample, over its largest value before the first attention; NaN before that.
 
         Tokens of another input, which these attend to, are left out: see `Signal.looked_at`.
         """
@@ -329,7 +329,7 @@ class Evidence:
         if cosine is None or not len(attending):
             return nothing
         own = ~self.signal.mask(self.signal.looked_at)
-        spread = np.where(self.trunk & self.hidden & own, 1 - cosine, np.nan)
+        spread = np.where(self.main_path & self.hidden & own, 1 - cosine, np.nan)
         before = spread[: attending[0]]
         if not np.isfinite(before).any() or not np.nanmax(before) > 0:
             return nothing
@@ -358,14 +358,14 @@ class Evidence:
         return np.where(self.signal.mask(self.signal.attending), values, np.nan)
 
     @cached_property
-    def kept(self) -> Floats:
-        """Median angle of pairs over that of the input, at rows of the trunk whose angles mean something, else NaN.
+    def angle_ratio(self) -> Floats:
+        """Median angle of pairs over that of the input, at rows of the main path whose angles mean something, else NaN.
 
         Angles of few units do not. Nor do those of the head: a bias adds one vector to all outputs, and training moves
         it in the first steps. Pooling averages positions by design, and a class token is one of many: after these,
         angles are compared with those before. Rows that depend on another input alone are compared with that input.
         """
-        judged = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS)
+        judged = self.main_path & self.hidden & self._same_units & (self.units > FEW_UNITS)
         angles = np.where(judged, median_angle(self.seen.angle), np.nan)
         kept = np.full(len(angles), np.nan)
         for stream in self.signal.streams:
@@ -384,13 +384,13 @@ class Evidence:
     @cached_property
     def entering_weights(self) -> int:
         """The row that the first weights after the start read; the start if there are none."""
-        behind = {self.start}
+        downstream = {self.start}
         for index, row in enumerate(self.seen.rows):
-            read = [parent for parent in row.reads if parent in behind]
+            read = [parent for parent in row.reads if parent in downstream]
             if read and row.role in ("weights", "recurrent"):
                 return read[0]
             if read:
-                behind.add(index)
+                downstream.add(index)
         return self.start
 
     @cached_property
@@ -400,7 +400,7 @@ class Evidence:
         Rows that only an exponential or a bounded function reads do not count: there -1e38 and -∞ mean the same.
         """
         over = self.seen.overflow
-        judged = self.carrying & ~self.signal.mask(self.signal.bounded_behind)
+        judged = self.carrying & ~self.signal.mask(self.signal.read_by_bounded)
         return np.where(judged, over, np.nan) if over is not None else np.full(len(self.seen.rows), np.nan)
 
     def row_of(self, path: str) -> int:
@@ -410,19 +410,19 @@ class Evidence:
 
     @cached_property
     def ranks(self) -> Floats:
-        """Effective rank on the trunk before the head, if there are enough units and samples for one."""
-        told = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
-        return np.where(told, self.seen.effective_rank, np.nan)
+        """Effective rank on the main path before the head, if there are enough units and samples for one."""
+        judged = self.main_path & self.hidden & self._same_units & (self.units > FEW_UNITS)
+        return np.where(judged & (self.seen.samples > FEW_UNITS), self.seen.effective_rank, np.nan)
 
     @cached_property
-    def _in_place(self) -> npt.NDArray[np.bool_]:
+    def _same_units(self) -> npt.NDArray[np.bool_]:
         """Rows whose units mean the same for all samples: not those that sort, compare or count."""
         return np.array([row.role != "constant" and not row.traits.sorts for row in self.seen.rows])
 
     @cached_property
     def most_directions(self) -> Floats:
         """Largest possible effective rank of each row: by the data, the narrowest layer before it, and pooling."""
-        most = np.where(self.trunk & self._in_place, self.units, np.nan)
+        most = np.where(self.main_path & self._same_units, self.units, np.nan)
         reduced = list(self.signal.reductions)
         most[reduced] = np.fmin(most[reduced], self.seen.effective_rank[reduced])
         found = np.fmin(self.seen.effective_rank[self.start], most)

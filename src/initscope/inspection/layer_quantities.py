@@ -47,8 +47,8 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     """Return the quantities of a report; values beyond their bounds are marked if a check reports them."""
     seen, limits, rows = report.observation, report.thresholds, report.rows
     evidence = Evidence(seen, report.facts)
-    trunk = np.flatnonzero(evidence.trunk).tolist()
-    angle, size, gradient = angles(comparison).at(trunk), sizes(comparison), _gradients(report)
+    main_path = np.flatnonzero(evidence.main_path).tolist()
+    angle, size, gradient = angles(comparison).at(main_path), sizes(comparison), _gradients(report)
     start = float(next(iter(angle.measured[np.isfinite(angle.measured)]), math.nan))
     faults = {finding.name for finding in (*report.errors, *report.warnings)}
 
@@ -61,10 +61,10 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         return _where(wrong)
 
     imbalance = limits.gradient_imbalance
-    on_trunk = size.at(trunk).measured
-    rank = np.where(evidence.trunk & evidence.hidden, seen.effective_rank, np.nan)
+    on_main_path = size.at(main_path).measured
+    rank = np.where(evidence.main_path & evidence.hidden, seen.effective_rank, np.nan)
     bad = {
-        "RMS ratio": beyond(on_trunk, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
+        "RMS ratio": beyond(on_main_path, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
         "gradient": beyond(gradient.measured, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
         "angle": _where(collapsed_rows(evidence, limits.collapse)) if "collapse" in faults else frozenset(),
         "rank": beyond(rank, ("rank-loss", limits.rank_loss), None),
@@ -72,7 +72,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
     }
     first = frozenset(index for rows_of_block in report.begins.values() for index in rows_of_block)
-    drawn = [0, *rows_after_activations(rows, [index for index in trunk if index > 0])]
+    drawn = [0, *rows_after_activations(rows, [index for index in main_path if index > 0])]
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
         _gradient_panel(gradient, imbalance),

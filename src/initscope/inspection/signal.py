@@ -1,7 +1,7 @@
 """Where the signal runs: which rows all of it passes, which carry it, and which only steer it.
 
-A row is on the *trunk* if every way from an input to the output leads through it: layers of a plain stack, sums of a
-residual stream, concatenations, pooling. Rows of a branch, the inside of a norm, masks and scores are not. A row
+A row is on the *main path* if every way from an input to the output leads through it: layers of a plain stack, sums of
+a residual stream, concatenations, pooling. Rows of a branch, the inside of a norm, masks and scores are not. A row
 *carries* the signal if it reaches the output other than as a weight of an attention or as a gate.
 """
 
@@ -78,7 +78,7 @@ class Signal:
         return tuple(index for index in entering if self.units(index) * _SIDE_INPUT >= largest)
 
     @cached_property
-    def trunk(self) -> tuple[int, ...]:
+    def main_path(self) -> tuple[int, ...]:
         """Rows that all ways from one of the starts to the output lead through, in order."""
         found: set[int] = set()
         for start in self.starts:
@@ -108,20 +108,20 @@ class Signal:
     @cached_property
     def carrying(self) -> frozenset[int]:
         """Rows that reach the output other than through scores of an attention or a gate."""
-        trunk, seen, waiting = set(self.trunk), set[int](), [self.output]
+        main_path, seen, waiting = set(self.main_path), set[int](), [self.output]
         while waiting:
             index = waiting.pop()
             if index in seen:
                 continue
             seen.add(index)
             waiting += [
-                parent for parent in self.rows[index].reads if parent in trunk or not self._steers(parent, index)
+                parent for parent in self.rows[index].reads if parent in main_path or not self._steers(parent, index)
             ]
         return frozenset(seen)
 
     @cached_property
     def before_weights(self) -> frozenset[int]:
-        """Rows that weights behind them read, directly or not."""
+        """Rows that later weights read, directly or not."""
         weighty = [index for index, row in enumerate(self.rows) if row.role in ("weights", "recurrent")]
         return frozenset().union(*(self.before(index) for index in weighty))
 
@@ -129,7 +129,7 @@ class Signal:
     def head(self) -> int:
         """The last weights, if all of the signal passes them; else the end."""
         weights = [index for index in sorted(self.carrying) if self.rows[index].role == "weights"]
-        return weights[-1] if weights and weights[-1] in self.trunk else len(self.rows)
+        return weights[-1] if weights and weights[-1] in self.main_path else len(self.rows)
 
     @cached_property
     def scoring(self) -> frozenset[int]:
@@ -177,7 +177,7 @@ class Signal:
         return frozenset(index for index in range(len(self.rows)) if index not in read and index != self.output)
 
     @cached_property
-    def bounded_behind(self) -> frozenset[int]:
+    def read_by_bounded(self) -> frozenset[int]:
         """Rows that only an exponential or a bounded function reads."""
         readers: dict[int, list[int]] = {}
         for index, row in enumerate(self.rows):
@@ -198,7 +198,7 @@ class Signal:
     def reductions(self) -> tuple[int, ...]:
         """Rows of the main path that average positions, or pick one of them: pooling, the token of a class, few
         latent tokens that look at many."""
-        pairs = zip(self.trunk, self.trunk[1:], strict=False)
+        pairs = zip(self.main_path, self.main_path[1:], strict=False)
         kinds = ("pooling", "movement", "merge", "scaling", "attention")
         return tuple(
             after

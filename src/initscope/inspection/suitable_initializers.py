@@ -46,11 +46,11 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
     """
     plain = not steers(rows)
     he = plain and any(not row.traits.bounded for row in rows if row.role == "activation")
-    law = "he_" if he else "glorot_"
+    scale = "he_" if he else "glorot_"
     names = {
-        "{law}": law,
+        "{law}": scale,
         "{fill}": "kaiming_normal_" if he else "xavier_normal_",
-        "{keeping}": "looks_linear_" if plain and has_relu(rows) else law,
+        "{keeping}": "looks_linear_" if plain and has_relu(rows) else scale,
     }
     for placeholder, name in names.items():
         text = text.replace(placeholder, name)

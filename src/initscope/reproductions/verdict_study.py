@@ -254,7 +254,7 @@ def _reached(own_accuracy: float, network: Network, accuracy: dict[Network, floa
 
 
 def _judged(network: Network, report: Report, accuracy: dict[Network, float]) -> Judged:
-    kept = Evidence(report.observation, report.facts).kept
+    kept = Evidence(report.observation, report.facts).angle_ratio
     known = kept[np.isfinite(kept)]
     return Judged(
         network.name,

@@ -32,7 +32,7 @@ def _input_scale(evidence: Evidence, threshold: float) -> Hit | None:
     data = evidence.data
     if not np.isfinite(data.size):
         return None
-    size = float(data.size * evidence.entering_size)
+    size = float(data.size * evidence.entering_scale)
     if size > threshold or size < _TINY_INPUT:
         bound = threshold if size > threshold else _TINY_INPUT
         return Hit(evidence.start, size, threshold=bound, fix=_BY_COLUMN if _is_uneven(evidence, threshold) else None)

@@ -73,7 +73,7 @@ def _collapse(evidence: Evidence, threshold: float) -> Hit | None:
         below = np.flatnonzero(collapsed_rows(evidence, threshold, alone))
         if len(below):
             bound = float(_levels(evidence, threshold, alone)[below[0]])
-            least = float(np.nanmin(evidence.kept))
+            least = float(np.nanmin(evidence.angle_ratio))
             return Hit(int(below[0]), least, level=level, threshold=bound, facts={"percent": 100 * least})  # type: ignore[arg-type]
     return None
 
@@ -90,7 +90,7 @@ def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) 
     falls with the angle. Or one vector is added to all of them, by biases or pooled means: the differences keep their
     rank, and the network trains well until they are lost in rounding.
     """
-    kept = evidence.kept
+    kept = evidence.angle_ratio
     known = kept[np.isfinite(kept)]
     end = known[-1] if len(known) else np.nan
     levels = _levels(evidence, threshold, alone)
@@ -105,7 +105,7 @@ def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) 
 )  # fmt: skip
 def _expansion(evidence: Evidence, threshold: float) -> Hit | None:
     """The angle between samples grows above 1.25 times the input's."""
-    return first_above(evidence.kept, threshold)
+    return first_above(evidence.angle_ratio, threshold)
 
 
 @check(
@@ -121,7 +121,7 @@ def _vanishing(evidence: Evidence, threshold: float) -> Hit | None:
 
     What a table of zeros multiplies is zero on purpose: the table gets a gradient, and then the rest.
     """
-    sizes = np.where(evidence.hidden & ~evidence.behind_zeros, evidence.sizes, np.nan)
+    sizes = np.where(evidence.hidden & ~evidence.after_zeros, evidence.scales, np.nan)
     return first_below(sizes, threshold) or first_below(sizes, max(threshold, _SMALL), "warning")
 
 
@@ -134,7 +134,7 @@ def _vanishing(evidence: Evidence, threshold: float) -> Hit | None:
 )  # fmt: skip
 def _exploding(evidence: Evidence, threshold: float) -> Hit | None:
     """The scale of the signal rises above 1000 times the input's."""
-    return first_above(evidence.sizes, threshold)
+    return first_above(evidence.scales, threshold)
 
 
 @check(
@@ -211,7 +211,7 @@ def _dead_units(evidence: Evidence, threshold: float) -> Hit | None:
 def dead_rows(evidence: Evidence, threshold: float) -> npt.NDArray[np.bool_]:
     """Rows of which more units are dead than the threshold, and than chance explains."""
     activations = np.array([row.role == "activation" for row in evidence.seen.rows])
-    judged = evidence.carrying & activations | evidence.trunk & evidence.hidden & ~activations
+    judged = evidence.carrying & activations | evidence.main_path & evidence.hidden & ~activations
     margin = _CHANCE * np.sqrt(threshold * (1 - min(1.0, threshold)) / evidence.channels)
     return np.asarray(judged & (evidence.seen.dead_fraction - margin > threshold))
 
@@ -227,7 +227,7 @@ def dead_rows(evidence: Evidence, threshold: float) -> npt.NDArray[np.bool_]:
 )  # fmt: skip
 def _saturated(evidence: Evidence, threshold: float) -> Hit | None:
     """Most values of a bounded activation before the last layer lie at an end of its range."""
-    judged = evidence.hidden & evidence.told
+    judged = evidence.hidden & evidence.carrying_or_gates
     hit = first_above(np.where(judged, evidence.seen.saturated_fraction, np.nan), threshold)
     return None if hit is None else Hit(hit.row, hit.value, facts={"percent": 100 * (hit.value or 0.0)})
 

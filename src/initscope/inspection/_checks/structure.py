@@ -24,14 +24,14 @@ _LINEAR = "layers without an activation between them are one linear layer"
 )  # fmt: skip
 def _no_activation(evidence: Evidence, _: float) -> Hit | None:
     """A network of several layers is linear."""
-    weights = _trunk_weights(evidence)
+    weights = _main_path_weights(evidence)
     rows = [evidence.seen.rows[index] for index in evidence.signal.carrying]
     bent = any(row.role in _BENDING or (row.traits.pools and row.traits.pools.kind in ("max", "min")) for row in rows)
     return None if bent or len(weights) < 2 else Hit(weights[1], float(len(weights)), facts={"count": len(weights)})
 
 
-def _trunk_weights(evidence: Evidence) -> list[int]:
-    return [index for index in evidence.signal.trunk if evidence.seen.rows[index].role == "weights"]
+def _main_path_weights(evidence: Evidence) -> list[int]:
+    return [index for index in evidence.signal.main_path if evidence.seen.rows[index].role == "weights"]
 
 
 @check(
@@ -41,7 +41,7 @@ def _trunk_weights(evidence: Evidence) -> list[int]:
 )  # fmt: skip
 def _adjacent_linear(evidence: Evidence, _: float) -> Hit | None:
     """Two layers follow each other without an activation, and their product has no lower rank than one layer."""
-    rows, mixing, weights = evidence.seen.rows, evidence.weights.mixing, _trunk_weights(evidence)
+    rows, mixing, weights = evidence.seen.rows, evidence.weights.mixing, _main_path_weights(evidence)
     for index in weights:
         before = evidence.signal.origin(rows[index].reads[0]) if len(rows[index].reads) == 1 else index
         first, second = mixing.get(rows[before].within), mixing.get(rows[index].within)
@@ -72,7 +72,7 @@ def _linear_slope(evidence: Evidence, _: float) -> Hit | None:
 def _bottleneck(evidence: Evidence, threshold: float) -> Hit | None:
     """A hidden layer that everything passes has one unit, although more came in."""
     signal = evidence.signal
-    widths = [(index, signal.units(index)) for index in signal.trunk if index < signal.head]
+    widths = [(index, signal.units(index)) for index in signal.main_path if index < signal.head]
     narrow = [index for index, units in widths if units <= threshold and evidence.seen.rows[index].role == "weights"]
     if not narrow or max(units for _, units in widths if units) <= 4 or signal.units(evidence.start) <= 4:
         return None
