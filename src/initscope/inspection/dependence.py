@@ -5,6 +5,7 @@ A model is run a few times on a few samples, in evaluation mode and with the sam
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,9 @@ __all__ = ["Dependence", "dependence"]
 _SAMPLES = 7
 """The number of samples that are run: few outputs have another axis of that length."""
 _CHANGED = 1e-3
-"""Change over the largest value from which on it is none of rounding; of coarse formats 20 of their steps."""
+"""Change over the largest value, or over the differences of samples, from which on it is an effect."""
+_ROUNDING = 50
+"""Steps of a number format, relative to the largest value, that may be rounding."""
 _SEED = 0
 
 
@@ -117,7 +120,8 @@ class _Probes:
                 positions[positions != changed],
                 self.inputs.pick(torch.where(positions == changed, other, positions)),
             )
-            if any(_differ(a[rest], b[rest]) for a, b in zip(self.before, self.run(replaced), strict=True)):
+            after = self.run(replaced)
+            if any(_differ(a[rest], b[rest], _spread(a)) for a, b in zip(self.before, after, strict=True)):
                 return self.first(replaced, rest.tolist())
         return None
 
@@ -137,7 +141,7 @@ class _Probes:
         before, after = (_by_step(traced, axes, inputs) for inputs in (self.inputs, changed))
         for index, values in before.items():
             given = traced.nodes[index].role == "input"
-            if not given and index in after and _differ(part(values), part(after[index])):
+            if not given and index in after and _differ(part(values), part(after[index]), _spread(values)):
                 self.apart = all(parent in before for parent in traced.nodes[index].reads)
                 return index
         return len(traced.nodes) - 1
@@ -259,12 +263,23 @@ def _of_samples(tensor: Tensor, samples: int) -> bool:
     return plain and tensor.dim() > 0 and len(tensor) == samples and samples not in tensor.shape[1:]
 
 
-def _differ(first: Tensor, second: Tensor) -> bool:
-    """Whether two runs differ by more than rounding; values that are not finite in one of them do not count."""
-    tolerance = max(_CHANGED, 20 * torch.finfo(first.dtype).eps)
+def _spread(values: Tensor) -> float:
+    """The largest difference of a value from its mean over the samples; infinite where one is not finite."""
+    values = values.double()
+    found = float((values - values.mean(dim=0)).abs().max()) if values.numel() else math.inf
+    return found if math.isfinite(found) else math.inf
+
+
+def _differ(first: Tensor, second: Tensor, scale: float = math.inf) -> bool:
+    """Whether two runs differ by more than rounding; values that are not finite in one of them do not count.
+
+    A change counts from a thousandth of the largest value on, or of ``scale`` if that is smaller: a vector that is
+    common to all samples hides how they differ.
+    """
+    rounding = _ROUNDING * torch.finfo(first.dtype).eps
     first, second = first.double(), second.double()
     known = torch.isfinite(first) & torch.isfinite(second)
     if not bool(known.any()):
         return False
-    gap = (first - second).abs()[known].max()
-    return bool(gap > tolerance * first.abs()[known].max())
+    gap, largest = (float(values[known].max()) for values in ((first - second).abs(), first.abs()))
+    return gap > max(_CHANGED * min(scale, largest), rounding * largest)

@@ -125,3 +125,26 @@ def test_weights_of_columns_are_those_of_the_loss():
     setup = Setup(model, batch, weighted(*given.tolist()), OptimizerSpec(None, None))
     expected = given.double() * batch.targets.double().var(dim=0)
     assert torch.allclose(column_weights(setup), expected / expected.max(), rtol=0.2)
+
+
+def test_what_learns_and_diverges_later_diverges():
+    """A momentum above 1 grows without bound: w' = w + 1.05^k v."""
+
+    def growing(parameters):
+        return torch.optim.SGD(parameters, lr=0.05, momentum=1.05)
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1))
+    inputs, targets = points()
+    assert run_trial(model, inputs, targets, F.mse_loss, "sgd", 0.05).outcome == "learns"
+    assert run_trial(model, inputs, targets, F.mse_loss, growing).outcome == "diverges"
+
+
+def test_networks_that_are_linear_get_no_further_than_a_readout():
+    """Of the targets sin(3 x) + y a linear function explains a part, and a network all."""
+    torch.manual_seed(0)
+    inputs, targets = points()
+    deep = nn.Sequential(nn.Linear(2, 32), nn.Linear(32, 1))
+    bent = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
+    assert trial(deep, inputs, targets).linear
+    assert not trial(bent, inputs, targets).linear

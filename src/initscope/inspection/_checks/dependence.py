@@ -31,7 +31,7 @@ def _listed(paths: tuple[str, ...]) -> dict[str, str]:
     advice="check which axis holds the samples there (batch_first=True, dim=1, permute before reshape)",
 )  # fmt: skip
 def _samples_mixed(evidence: Evidence, _: float) -> Hit | None:
-    """In evaluation mode the output of a sample changes with others, from an op on that should keep them separate."""
+    """In evaluation mode outputs change with other samples, by an op that keeps them separate, or are all the same."""
     return _mixed(evidence, by_statistics=False)
 
 
@@ -51,7 +51,7 @@ def _mixed(evidence: Evidence, by_statistics: bool) -> Hit | None:
         return None
     row = evidence.seen.rows[dependence.mixed]
     alone = len(row.reads) == 1 or row.traits.attention == "fused"
-    moved = dependence.apart and row.role in _NEVER_MIXING and alone
+    moved = dependence.constant or (dependence.apart and row.role in _NEVER_MIXING and alone)
     return None if moved is by_statistics else Hit(dependence.mixed)
 
 

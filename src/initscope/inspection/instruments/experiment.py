@@ -51,7 +51,7 @@ _TIE = 0.05
 _FEWEST_FOR_CONTROLS = 16
 """Samples from which on permuted targets are other targets."""
 _MUCH_LEFT = 0.9
-"""Share of a linear readout below which a model is trained longer, to see whether it gets further."""
+"""Share of a linear readout below which a model is asked whether it gets further."""
 _EVEN = 0.02
 """Change of the share in the last third of a run up to which its curve counts as level."""
 _UNKNOWN = "it is not known which arguments of the model are targets"
@@ -174,6 +174,8 @@ class _Experiment:
         if trial.outcome == "failed":
             return self._closed(trial)
         trial = replace(trial, readout=self._readout())
+        if trial.outcome == "learns" and self.cost.long_passes and self._left() >= self.cost.more_passes:
+            trial, run = self._longer(trial, run)
         if trial.outcome != "learns":
             trial, run = self._with_rates(trial, run)
             if trial.outcome == "flat" and (run.cut or "no time" in self.not_done.get("rates", "")):
@@ -280,15 +282,21 @@ class _Experiment:
             constant_inputs=self._on_variants("constant_inputs", [constant_inputs(self.batch)], len(run.losses)),
         )
 
+    def _longer(self, trial: Trial, run: Run) -> tuple[Trial, Run]:
+        """More steps than it takes to learn: whether it diverges later, and where it ends if little can be linear."""
+        assert self.cost is not None
+        longer = self._trained(self.setup, self.cost.more_passes)
+        if longer.failed or longer.cut:
+            return trial, run
+        if diverges(longer.losses, self.constant):
+            return replace(self._judged(trial, longer), unmoved=trial.unmoved), longer
+        before, after = (self._share(longer.losses[: int(part * len(longer.losses))]) for part in (0.7, 1.0))
+        level = before is not None and after is not None and abs(after - before) < _EVEN
+        return replace(trial, longer=after if level and (trial.readout or 1.0) < _MUCH_LEFT else None), run
+
     def _carried_over(self, trial: Trial, run: Run) -> Trial:
         """What copies predict for samples that they were not trained on, and in evaluation mode."""
-        assert self.cost is not None
         steps, halves, evaluation = max(len(run.losses), self.budget.passes), None, None
-        if (trial.readout or 1.0) < _MUCH_LEFT and self.cost.long_passes and self._left() >= self.cost.more_passes:
-            longer = self._trained(self.setup, self.cost.more_passes)
-            before, after = (self._share(longer.losses[: int(part * len(longer.losses))]) for part in (0.7, 1.0))
-            if not longer.failed and before is not None and after is not None and abs(after - before) < _EVEN:
-                trial = replace(trial, longer=after)
         if self._left() < 2 * steps:
             self.not_done["held_out"] = f"no time left for {2 * steps} passes"
         else:
