@@ -15,4 +15,5 @@ from . import (
     regions as regions,
     separation as separation,
     tails as tails,
+    trajectories as trajectories,
 )
