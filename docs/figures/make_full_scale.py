@@ -1,6 +1,7 @@
 """Copy the results of a run at full scale into the documentation: ``python docs/figures/make_full_scale.py GALLERY``.
 
-Without a folder, the script computes the statuses of the stored results again, after a criterion was changed.
+Results that the folder does not have are kept. Without a folder, the script computes the statuses of the stored results
+again, after a criterion was changed.
 
 ``initscope reproduce --all --scale full --out GALLERY`` makes the folder. The script writes ``docs/full_scale.json``,
 the figure ``docs/_static/demo.svg``, the statuses that ``initscope reproduce --list`` shows
@@ -76,13 +77,17 @@ def table(results: list[dict]) -> str:
 def main(folder: Path | None = None) -> None:
     """Write the files."""
     stored = DOCS / "full_scale.json"
+    results = json.loads(stored.read_text(encoding="utf-8"))
     if folder is None:
-        results = [rejudged(result) for result in json.loads(stored.read_text(encoding="utf-8"))]
+        results = [rejudged(result) for result in results]
     else:
-        results = gather(folder)
-        svg = (folder / "photographs.svg").read_bytes()
-        next(result for result in results if result["id"] == "photographs")["checksum"] = zlib.crc32(svg)
-        (DOCS / "_static" / "demo.svg").write_bytes(svg)
+        recomputed = {result["id"]: result for result in gather(folder)}
+        if "photographs" in recomputed:
+            svg = (folder / "photographs.svg").read_bytes()
+            recomputed["photographs"]["checksum"] = zlib.crc32(svg)
+            (DOCS / "_static" / "demo.svg").write_bytes(svg)
+        by_id = {result["id"]: result for result in results} | recomputed
+        results = [by_id[name] for name in sorted(by_id)]
     stored.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     statuses = {result["id"]: {"status": result["status"], "why": result["why"]} for result in results}
     package = DOCS.parent / "src" / "initscope" / "reproductions"

@@ -123,3 +123,33 @@ def test_the_line_of_figure_1_is_the_line_of_its_points():
     panel = declared.produce(panels=(("photos:crop=32", 3),), pairs=20, filters=8, layers=3, limit=40).rows[0]
     slope, intercept = np.polyfit(panel.before, panel.after, 1)
     assert (panel.slope, panel.intercept) == pytest.approx((slope, intercept), rel=1e-3)
+
+
+def test_theorem_2_needs_norms_within_the_promise_and_more_dimensions_than_claimed():
+    declared = get("norms-theorem-2")
+    result = declared.produce(**declared.small)
+    assert declared.holds(result)
+    first, dimension = 0, next(i for i, row in enumerate(result.rows) if row.kind.startswith("dimension"))
+    for index, value in ((first, 0.95), (dimension, 3.0)):  # a distortion above ε = .9; an image that is nearly a plane
+        rows = list(result.rows)
+        rows[index] = replace(rows[index], measured=value)
+        assert not declared.holds(replace(result, rows=tuple(rows)))
+
+
+@pytest.mark.parametrize(
+    ("id", "changes"),
+    [
+        # ReLU that nearly preserves, hard tanh that collapses, shares a tenth from free probability
+        ("cnn-dynamical-isometry", {1: 0.4, 5: 0.2, 3: 0.72}),
+        # a first layer that has a line already, a last one that has none, a share .1 from the prediction
+        ("cnn-weights-along-a-line", {0: 0.6, 20: 0.85, 5: 0.9}),
+    ],
+)
+def test_the_opposite_of_isometry_needs_shares_that_rise_as_predicted(id, changes):
+    declared = get(id)
+    result = declared.produce(**declared.small)
+    assert declared.holds(result)
+    for index, value in changes.items():
+        rows = list(result.rows)
+        rows[index] = replace(rows[index], measured=value)
+        assert not declared.holds(replace(result, rows=tuple(rows)))

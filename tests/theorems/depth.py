@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from scipy import optimize
-from theorems.witness import Witness
+from theorems.witness import Witness, drawn
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(120)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -59,3 +59,17 @@ def halving():
             depth += 1
         depths.append(depth)
     return Witness(depths)
+
+
+def jacobian_spectrum():
+    """Shares of singular values of three drawn ReLU layers of 150 units; the finite width costs less than 1 %."""
+    rng, shares = np.random.default_rng(3), []
+    for _ in range(30):
+        h, jacobian = rng.normal(size=150), np.eye(150)
+        for _ in range(3):
+            weight = rng.normal(scale=math.sqrt(2 / 150), size=(150, 150))
+            active = weight @ h > 0
+            h, jacobian = active * (weight @ h), active[:, None] * (weight @ jacobian)
+        values = np.linalg.svd(jacobian, compute_uv=False)
+        shares.append([np.mean(values <= bound) for bound in (0.3, 1.0, 2.0)])
+    return drawn(shares, tolerance=0.01)

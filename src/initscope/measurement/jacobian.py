@@ -79,7 +79,8 @@ def jacobian_spectrum(
 
     The mean square comes from :math:`E\|J^T u\|^2 = \|J\|_F^2` with Gaussian u, the extremes from Golub–Kahan–Lanczos
     bidiagonalisation with full reorthogonalisation. Dynamical isometry [Saxe2014]_ means that all of them are near 1;
-    deep dense ReLU networks are far from it ([Nachum2022]_ section 1).
+    deep dense ReLU networks are far from it ([Nachum2022]_ section 1). Prediction for wide dense networks:
+    `initscope.theory.jacobians.singular_value_distribution`.
 
     Parameters
     ----------

@@ -99,7 +99,21 @@ def filters(x: nn.Module, y: Any, *, eps: float, delta: float, seed: int = 0) ->
 
 
 @overload
-def filters(x: Any, y: Any, *, eps: float, delta: float, **layer: Any) -> FiltersPlan: ...
+def filters(
+    x: Any,
+    y: Any,
+    *,
+    eps: float,
+    delta: float,
+    kernel_size: int = 3,
+    activation: str | Activation | Callable[..., Any] = "relu",
+    padding: str | int = "circular",
+    stride: int = 1,
+    weight_variance: float | None = None,
+    quantity: Literal["cosine", "inner"] = "cosine",
+    seed: int = 0,
+    pilot: int = 16384,
+) -> FiltersPlan: ...
 
 
 def filters(

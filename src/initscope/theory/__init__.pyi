@@ -8,6 +8,7 @@ from . import (
     images as images,
     injectivity as injectivity,
     inversion as inversion,
+    jacobians as jacobians,
     linear_layers as linear_layers,
     mean_width as mean_width,
     metric_spaces as metric_spaces,

@@ -152,9 +152,11 @@ def _trapezoid(level: int) -> tuple[np.ndarray, np.ndarray]:
     return z, (z[1] - z[0]) * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
 
 
-def normal_rule() -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and weights for a standard normal variable and functions as smooth as it."""
-    return _trapezoid(3)
+def normal_rule(kinks: Sequence[float] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights for a standard normal variable and functions as smooth as it, except at ``kinks``."""
+    if not kinks:
+        return _trapezoid(3)
+    return _rule(np, 3, [np.array([kink]) for kink in kinks], np.zeros(1))
 
 
 @lru_cache(maxsize=1)
