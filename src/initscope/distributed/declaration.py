@@ -67,7 +67,7 @@ class SweepRun:
     model: str
 
     def id(self, options: Options, contents: Contents) -> str:
-        """Return a name from everything that the result depends on, with the sources of initscope and the version of torch."""
+        """Return a name from everything that the result depends on, sources and the version of torch included."""
         text = json.dumps([asdict(self), asdict(options), asdict(contents), code_digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -350,7 +350,7 @@ def _on_observed(side: _Side, seen: Observation, pairs: npt.NDArray[np.bool_]) -
     ]
     changed: dict[str, Any] = {"rows": tuple(rows)}
     for item in fields(side):
-        values = getattr(side, item.name)
+        values: Any = getattr(side, item.name)
         if isinstance(values, np.ndarray) and values.ndim < 3 and len(values) == len(side.rows):
             full = np.full((len(rows), *[len(pairs)] * (values.ndim - 1)), np.nan)
             moved = np.where(np.expand_dims(indices < 0, tuple(range(1, values.ndim))), np.nan, values[indices])

@@ -252,9 +252,9 @@ class Report(Result):
             return {}
         expected, redrawn = (None if side is None else side.tokens for side in (self.prediction, self.measurement))
         sides = {
-            "token_cosine_predicted": expected and expected.cosine,
+            "token_cosine_predicted": None if expected is None else expected.cosine,
             "token_cosine_measured": redrawn.cosine if redrawn else seen.token_cosine,
-            "attention_entropy_predicted": expected and expected.entropy,
+            "attention_entropy_predicted": None if expected is None else expected.entropy,
             "attention_entropy_measured": redrawn.entropy if redrawn else seen.attention_entropy,
         }
         return {name: unknown if values is None else values for name, values in sides.items()}
