@@ -3,7 +3,7 @@
     python benchmarks/calibration.py [WORD …]      # only settings whose quantity or description holds one of the words
 
 Each setting is a line of ``calibration.jsonl``, which a run of that setting replaces. ``docs/calibration_table.txt`` is
-made of all lines. The whole takes some three minutes of one core.
+made of all lines. The whole takes some six minutes of one core.
 """
 
 from __future__ import annotations
