@@ -382,3 +382,32 @@ def test_a_large_network_is_predicted_and_compared_on_its_first_pairs(monkeypatc
     np.testing.assert_array_equal(np.isfinite(shown), report.compared)
     assert {pair.index for pair in report.deviating(16)} == set(range(6))
     assert "pairs with a prediction" in report.to_html()
+
+
+class _Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loop, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.loop(x)[0][:, -1])
+
+
+def test_a_module_that_is_predicted_as_a_whole_has_its_numbers_in_its_last_row():
+    """It is observed op by op; the other ops inside of it have no prediction, and the rows after it have theirs."""
+    torch.manual_seed(0)
+    model, x = _Recurrent(), torch.randn(32, 5, 8)
+    x[3] = 0.0  # a sample without a direction: its pair has no prediction
+    report = initscope.inspect(model, x, pairs=16, alternatives=False)
+    expected, pairs = report.prediction, report.compared
+    assert pairs.sum() == 15
+    whole = initscope.predict(model, report.observation.x[pairs], report.observation.y[pairs], gradients=True)
+    inside = [index for index, row in enumerate(expected.rows) if row.within == "loop"]
+    (loop,) = (index for index, row in enumerate(whole.rows) if row.within == "loop")
+    assert len(inside) > 1
+    np.testing.assert_array_equal(expected.cosine[inside[-1]][pairs], whole.cosine[loop])
+    np.testing.assert_array_equal(expected.cosine[-1][pairs], whole.cosine[-1])
+    assert np.isnan(expected.cosine[inside[:-1]]).all()
+    assert np.isnan(expected.cosine[:, ~pairs]).all()
+    assert {expected.rows[index].status for index in inside[:-1]} == {"not covered"}
+    assert expected.rows[inside[-1]].status == whole.rows[loop].status
