@@ -393,21 +393,29 @@ class _Recurrent(nn.Module):
         return self.head(self.loop(x)[0][:, -1])
 
 
-def test_a_module_that_is_predicted_as_a_whole_has_its_numbers_in_its_last_row():
-    """It is observed op by op; the other ops inside of it have no prediction, and the rows after it have theirs."""
+def test_a_module_that_is_run_as_a_whole_has_its_numbers_in_its_last_row():
+    """An LSTM is observed op by op: the other ops inside of it have no numbers of draws, and the rows after it have
+    theirs. The first `getitem` of prediction and draws is that of the whole sequence, which was not observed.
+    """
     torch.manual_seed(0)
     model, x = _Recurrent(), torch.randn(32, 5, 8)
-    x[3] = 0.0  # a sample without a direction: its pair has no prediction
-    report = initscope.inspect(model, x, pairs=16, alternatives=False)
-    expected, pairs = report.prediction, report.compared
+    x[3] = 0.0  # a sample without a direction: its pair has no prediction and no draws
+    report = initscope.inspect(model, x, pairs=16, alternatives=False, draws=2)
+    seen, pairs = report.observation, report.compared
+    given = seen.x[pairs], seen.y[pairs]
     assert pairs.sum() == 15
-    whole = initscope.predict(model, report.observation.x[pairs], report.observation.y[pairs], gradients=True)
-    inside = [index for index, row in enumerate(expected.rows) if row.within == "loop"]
-    (loop,) = (index for index, row in enumerate(whole.rows) if row.within == "loop")
-    assert len(inside) > 1
-    np.testing.assert_array_equal(expected.cosine[inside[-1]][pairs], whole.cosine[loop])
-    np.testing.assert_array_equal(expected.cosine[-1][pairs], whole.cosine[-1])
-    assert np.isnan(expected.cosine[inside[:-1]]).all()
-    assert np.isnan(expected.cosine[:, ~pairs]).all()
-    assert {expected.rows[index].status for index in inside[:-1]} == {"not covered"}
-    assert expected.rows[inside[-1]].status == whole.rows[loop].status
+    for ours, whole in (
+        (report.measurement, initscope.measure(model, *given, draws=2)),
+        (report.prediction, initscope.predict(model, *given, gradients=True)),
+    ):
+        inside = [index for index, row in enumerate(ours.rows) if row.within == "loop"]
+        assert len(inside) > 1
+        theirs = [row.layer for row in whole.rows].index("loop")
+        np.testing.assert_array_equal(ours.cosine[inside[-1]][pairs], whole.cosine[theirs])
+        np.testing.assert_array_equal(ours.cosine[-1][pairs], whole.cosine[-1])
+        assert np.isfinite(ours.cosine[-1][pairs]).all()
+        hidden = [*inside[:-1], [row.layer for row in ours.rows].index("getitem")]
+        assert np.isnan(ours.cosine[hidden]).all()
+        assert np.isnan(ours.cosine[:, ~pairs]).all()
+        assert {ours.rows[index].status for index in hidden} == {"not covered"}
+    assert np.isfinite(report.measurement.cosine[inside[-1]][pairs]).all()
