@@ -382,3 +382,40 @@ def test_a_large_network_is_predicted_and_compared_on_its_first_pairs(monkeypatc
     np.testing.assert_array_equal(np.isfinite(shown), report.compared)
     assert {pair.index for pair in report.deviating(16)} == set(range(6))
     assert "pairs with a prediction" in report.to_html()
+
+
+class _Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loop, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.loop(x)[0][:, -1])
+
+
+def test_a_module_that_is_run_as_a_whole_has_its_numbers_in_its_last_row():
+    """An LSTM is observed op by op: the other ops inside of it have no numbers of draws, and the rows after it have
+    theirs. The first `getitem` of prediction and draws is that of the whole sequence, which was not observed.
+    """
+    torch.manual_seed(0)
+    model, x = _Recurrent(), torch.randn(32, 5, 8)
+    x[3] = 0.0  # a sample without a direction: its pair has no prediction and no draws
+    report = initscope.inspect(model, x, pairs=16, alternatives=False, draws=2)
+    seen, pairs = report.observation, report.compared
+    given = seen.x[pairs], seen.y[pairs]
+    assert pairs.sum() == 15
+    for ours, whole in (
+        (report.measurement, initscope.measure(model, *given, draws=2)),
+        (report.prediction, initscope.predict(model, *given, gradients=True)),
+    ):
+        inside = [index for index, row in enumerate(ours.rows) if row.within == "loop"]
+        assert len(inside) > 1
+        theirs = [row.layer for row in whole.rows].index("loop")
+        np.testing.assert_array_equal(ours.cosine[inside[-1]][pairs], whole.cosine[theirs])
+        np.testing.assert_array_equal(ours.cosine[-1][pairs], whole.cosine[-1])
+        assert np.isfinite(ours.cosine[-1][pairs]).all()
+        hidden = [*inside[:-1], [row.layer for row in ours.rows].index("getitem")]
+        assert np.isnan(ours.cosine[hidden]).all()
+        assert np.isnan(ours.cosine[:, ~pairs]).all()
+        assert {ours.rows[index].status for index in hidden} == {"not covered"}
+    assert np.isfinite(report.measurement.cosine[inside[-1]][pairs]).all()

@@ -18,7 +18,7 @@ from initscope.data import ImageSet
 from initscope.data.checks import check_set
 from initscope.data.sources import as_data
 from initscope.errors import InputError
-from initscope.geometry import Measurement, Prediction
+from initscope.geometry import Measurement, Prediction, Status
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyInitializer, Initializer, as_initializer, believability
@@ -336,18 +336,24 @@ def _on_observed(side: _Side, seen: Observation, pairs: npt.NDArray[np.bool_]) -
     it hold NaN, with the status "not covered", and so do all rows of other pairs.
     """
     indices = np.full(len(seen.rows), -1)
-    names = {row.layer: index for index, row in enumerate(seen.rows)}
+    same = [row.layer for row in side.rows] == [row.layer for row in seen.rows]
+    # getitem of what a loop returns is another op if the loop is one op: equal names alone do not make ops the same
+    names = {(row.layer, row.shape): index for index, row in enumerate(seen.rows)}
     for number, row in enumerate(side.rows):
-        if row.layer not in names:
+        if same:
+            indices[number] = number
+        elif (index := names.get((row.layer, row.shape))) is not None:
+            indices[index] = number
+        else:
             inside = [index for index, other in enumerate(seen.rows) if f"{other.within}.".startswith(f"{row.layer}.")]
             indices[inside[-1:]] = number
-        else:
-            indices[names[row.layer]] = number
-    whole = {"status": "not covered", "note": "inside of a module that prediction takes as a whole"}
-    rows = [
-        replace(row, **(whole if index < 0 else {"status": side.rows[index].status, "note": side.rows[index].note}))
-        for row, index in zip(seen.rows, indices, strict=True)
-    ]
+    rows = list(seen.rows)
+    for index, number in enumerate(indices):
+        status: Status = "not covered"
+        note = "inside of or next to a module that prediction takes as a whole"
+        if number >= 0:
+            status, note = side.rows[number].status, side.rows[number].note
+        rows[index] = replace(rows[index], status=status, note=note)
     changed: dict[str, Any] = {"rows": tuple(rows)}
     for item in fields(side):
         values: Any = getattr(side, item.name)

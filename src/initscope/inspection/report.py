@@ -251,10 +251,10 @@ class Report(Result):
         if seen.attention_entropy is None or not np.isfinite(seen.attention_entropy).any():
             return {}
         expected, redrawn = (None if side is None else side.tokens for side in (self.prediction, self.measurement))
-        sides = {
-            "token_cosine_predicted": None if expected is None else expected.cosine,
+        sides: dict[str, Floats | None] = {
+            "token_cosine_predicted": expected.cosine if expected else None,
             "token_cosine_measured": redrawn.cosine if redrawn else seen.token_cosine,
-            "attention_entropy_predicted": None if expected is None else expected.entropy,
+            "attention_entropy_predicted": expected.entropy if expected else None,
             "attention_entropy_measured": redrawn.entropy if redrawn else seen.attention_entropy,
         }
         return {name: unknown if values is None else values for name, values in sides.items()}
