@@ -45,7 +45,7 @@ def triplet(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
 def contrastive(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
     """Return `torch.nn.functional.hinge_embedding_loss`.
 
-    Like pairs count their distance, unlike pairs the margin minus their distance.
+    Similar pairs count their distance, others the margin minus their distance.
     """
     anchor, positive, negative = random_triplets(classes)
     unit = F.normalize(embeddings)

@@ -34,7 +34,7 @@ _CHECKED = 32
 
 @dataclass(frozen=True)
 class Chosen:
-    """Row k of ``points``: an anchor, a random like and unlike, and (if searched) the farthest like, nearest unlike.
+    """Points of triplets; row k: an anchor, random points of its class and another, the farthest and nearest such.
 
     ``spread`` is the root of the total variance of all samples, not only of the anchors.
     """

@@ -191,7 +191,7 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
     Returns
     -------
     list of nn.Module
-        Not to be changed.
+        Do not change it.
     """
     loan = _borrowed.get(id(model))
     return list(model.modules()) if loan is None else loan.modules

@@ -85,7 +85,7 @@ def jacobian_spectrum(
     Parameters
     ----------
     model, data
-        As for `observe`; the model has one input tensor and is left as found.
+        As for `observe`; the model must have one input tensor, and is restored.
     samples : int
         Number of inputs, in random order.
     probes, steps : int

@@ -264,7 +264,7 @@ def mean_token_cosine(gram: Array) -> Array:
     Returns
     -------
     array ``[...]``
-        NaN where fewer than two tokens are non-zero.
+        NaN if fewer than two tokens are nonzero.
 
     Examples
     --------
