@@ -124,7 +124,7 @@ class Separation(Result):
         return [row.to_dict() for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """Rows, classes and counts; the single ratios are in ``ratios``."""
+        """Return rows, classes and counts; the single ratios are in ``ratios``."""
         return {
             "rows": self.table(),
             "classes": list(self.classes),

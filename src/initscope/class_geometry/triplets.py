@@ -137,7 +137,7 @@ def spreads_of(model: nn.Module, data: Labeled, layers: Sequence[Layer]) -> dict
 def search_again(
     model: nn.Module, data: Labeled, chosen: Chosen, layers: Sequence[Layer], *, seed: int
 ) -> tuple[dict[str, Searched], dict[str, float]]:
-    """Farthest of the class and nearest of another in each layer's space: exact, or candidates by a sketch, re-ranked.
+    """Return the farthest of the class and nearest of another in each layer's space, exactly or by a sketch.
 
     The second result is that of `spreads_of`, which needs the same pass over all samples.
 

@@ -149,7 +149,7 @@ class LearnedHash(SupervisedHasher):
         return binary_cross_entropy_with_logits(self.sharpness * products / self.bits, like.float(), weight=weight)
 
     def _softmax(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy of every row's like rows among all others, by inner products of codes."""
+        """Return the cross-entropy of every row's similar rows among all others, by inner products of codes."""
         import torch
 
         scores = self.sharpness * products / self.bits

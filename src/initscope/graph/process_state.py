@@ -49,7 +49,7 @@ def keep_modes() -> Callable[[], None]:
 
 
 def _settings() -> tuple[torch.dtype, bool, bool, bool, bool, str]:
-    """Defaults and switches of torch that hold for the whole process."""
+    """Return defaults and switches of torch for the whole process."""
     return (
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),

@@ -48,13 +48,13 @@ class Channels:
         return replace(state, origin=self._origins[state.order]) if state.order in self._origins else state
 
     def gram(self, state: MomentMaps) -> Tensor:
-        """E h_p h_p' of a unit: ``[2·pairs, blocks, P, P]``."""
+        """Return E h_p h_p' of a unit: ``[2·pairs, blocks, P, P]``."""
         for unknown in self._unknown(state):
             self._grams[unknown.order] = self._computed(unknown)
         return self._grams[state.order]
 
     def variance(self, state: MomentMaps) -> Tensor:
-        """E h_p²: ``[2·pairs, blocks, P]``."""
+        """Return E h_p²: ``[2·pairs, blocks, P]``."""
         return torch.cat([state.kxx, state.kyy]).double().reshape(2 * len(state.kxx), len(state.sizes), -1)
 
     def values(self, state: MomentMaps) -> Tensor:

@@ -54,7 +54,7 @@ class Gradients:
 
     @classmethod
     def unknown(cls, rows: int, reason: str) -> Gradients:
-        """No row has a gradient, for this reason."""
+        """Return no gradient for any row, with this reason."""
         return cls(np.full(rows, np.nan), np.full(rows, np.nan), (reason,) * rows)
 
 
