@@ -86,7 +86,9 @@ class Channels:
             if maps.order in self._grams or maps.order in unknown:
                 continue
             if positions_of(maps) > MOST_POSITIONS:
-                raise NotCovered(f"gradients need the covariances between {positions_of(maps)} positions")
+                raise NotCovered(
+                    f"gradients would need covariances between {positions_of(maps)} positions, which are too many"
+                )
             unknown[maps.order] = maps
             if positions_of(maps) > 1 and maps.origin is not None:
                 stack += [source for source, offset in maps.origin.sources(EVERY) if offset is EVERY]
