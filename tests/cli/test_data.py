@@ -79,7 +79,7 @@ def test_inspect_with_a_target_column(run):
     assert json.loads(output)["data"]["shape"] == [2]
     assert "targets from column 'price'" in messages
     warned = run(f"inspect dense8-relu-dense2 --data t.csv --target-column price {quick}")[2]
-    assert "warning: t.csv: column 'answer' become codes" in warned
+    assert "warning: t.csv: the categories of column 'answer' are replaced by codes" in warned
 
 
 def test_a_wrong_file_is_refused_before_torch_is_imported(tmp_path):

@@ -52,7 +52,7 @@ def test_files_of_pandas(tmp_path, suffix):
     else:
         pytest.importorskip("pyarrow")
         getattr(frame, f"to_{suffix}")(path)
-    with pytest.warns(UserWarning, match="column 'color' become codes"):
+    with pytest.warns(UserWarning, match="the categories of column 'color' are replaced by codes"):
         check_iris(load(path, target_column="species"), frame)
     some = load(path, target_column="species", columns=["count"], limit=4)
     assert (some.images[:, 0].tolist(), some.labels.tolist()) == ([0, 3, 6, 9], [0] * 4)

@@ -31,7 +31,7 @@ class Labeled:
         return len(self.images)
 
     def pick(self, index: Any) -> Labeled:
-        """Some of the samples, with the same numbers of classes."""
+        """Return some of the samples, with the same numbering of classes."""
         return Labeled(self.images[torch.as_tensor(index)], self.classes[index], self.names)
 
 

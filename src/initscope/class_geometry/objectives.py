@@ -45,7 +45,7 @@ def triplet(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
 def contrastive(embeddings: Tensor, classes: Tensor, *, margin: float) -> Tensor:
     """Return `torch.nn.functional.hinge_embedding_loss`.
 
-    Like pairs count their distance, unlike pairs the margin minus their distance.
+    Similar pairs count their distance, others the margin minus their distance.
     """
     anchor, positive, negative = random_triplets(classes)
     unit = F.normalize(embeddings)
@@ -121,7 +121,7 @@ class Objective:
         return loss, embeddings
 
     def _two_views(self, pick: Tensor) -> Tensor:
-        """The criterion on two augmented views of every item: an item without a label is like its other view only."""
+        """Return the criterion on two augmented views; an item without a label is only similar to its other view."""
         assert self.criterion is not None
         known = self.classes[pick]
         unique_labels = torch.arange(len(pick)) + int(self.classes.max()) + 1

@@ -87,7 +87,7 @@ class _PassingOn(Observer):
         self._first, self._next = self._next, self._next + len(batch)
 
     def nodes(self, graph: Graph) -> Collection[Node]:
-        """The layers that are asked for."""
+        """Return the requested layers."""
         return [node for node in graph.nodes if node.name in self._wanted]
 
     def see(self, node: Node, values: Tensor) -> None:

@@ -103,7 +103,7 @@ class Separation(Result):
     angles, angles_predicted : array ``[layers, 2 * anchors]``
         Angle ratios of random pairs, within classes first.
     points : array ``[anchors, 3 or 5]``
-        Indices: anchor, random like, random unlike, farthest like, nearest unlike.
+        Indices: anchor, random of its class, random of another, farthest of its class, nearest of another.
     classes : tuple of str
     """
 
@@ -124,7 +124,7 @@ class Separation(Result):
         return [row.to_dict() for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """Rows, classes and counts; the single ratios are in ``ratios``."""
+        """Return rows, classes and counts; the single ratios are in ``ratios``."""
         return {
             "rows": self.table(),
             "classes": list(self.classes),

@@ -302,6 +302,6 @@ def _hidden(data: Labeled, per_class: int, seed: int) -> NDArray[np.int64]:
 
 
 def _epochs(steps: int, items: int, options: dict[str, Any]) -> int:
-    """Passes over the items that make about ``steps`` steps."""
+    """Return the number of passes over the items that make about ``steps`` steps."""
     batch = min(int(options.get("batch", 256)), items)
     return max(1, round(check_count("steps", steps) / -(-items // batch)))

@@ -34,7 +34,7 @@ _CHECKED = 32
 
 @dataclass(frozen=True)
 class Chosen:
-    """Row k of ``points``: an anchor, a random like and unlike, and (if searched) the farthest like, nearest unlike.
+    """Points of triplets; row k: an anchor, random points of its class and another, the farthest and nearest such.
 
     ``spread`` is the root of the total variance of all samples, not only of the anchors.
     """
@@ -137,7 +137,7 @@ def spreads_of(model: nn.Module, data: Labeled, layers: Sequence[Layer]) -> dict
 def search_again(
     model: nn.Module, data: Labeled, chosen: Chosen, layers: Sequence[Layer], *, seed: int
 ) -> tuple[dict[str, Searched], dict[str, float]]:
-    """Farthest of the class and nearest of another in each layer's space: exact, or candidates by a sketch, re-ranked.
+    """Return the farthest of the class and nearest of another in each layer's space, exactly or by a sketch.
 
     The second result is that of `spreads_of`, which needs the same pass over all samples.
 

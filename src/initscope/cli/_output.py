@@ -138,7 +138,7 @@ def json_text(value: Any) -> str:
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """CSV of dicts that share their keys, with a header; no cell is a formula to a spreadsheet."""
+    """Return the CSV of dicts with the same keys, with a header; no cell is a formula for a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in [list(rows[0]), *(row.values() for row in rows)] if rows else [[]]:

@@ -97,7 +97,7 @@ def _read(path: Path, count: int) -> Any:
 
 
 def _as_targets(values: Any) -> Any:
-    """Whole numbers as classes, others as float32."""
+    """Return whole numbers as classes, other numbers as float32."""
     import numpy as np
     import torch
 

@@ -118,7 +118,7 @@ def read_codes(path: str | os.PathLike[str]) -> Codes:
         if isinstance(loaded, StoredArray):
             return _checked(path, Codes(loaded.read(), 8 * math.prod(loaded.shape[1:]), None), hint)
         if not {"codes", "bits"} <= set(loaded):
-            raise InputError(f"{path}: holds no codes but {', '.join(list(loaded)[:8])}; {hint}")
+            raise InputError(f"{path}: holds no codes, only {', '.join(list(loaded)[:8])}; {hint}")
         codes, bits = loaded["codes"].read(), int(loaded["bits"].read())
         labels = loaded["labels"].read() if "labels" in loaded else None
         return _checked(path, Codes(codes, bits, labels), hint)

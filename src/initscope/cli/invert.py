@@ -107,7 +107,7 @@ def _last_layers(model: object) -> list[str]:
         name for name, part in model.named_modules() if name and next(part.parameters(recurse=False), None) is not None
     ]
     if not names:
-        raise InputError("the model has no layer with weights; name one with --layer")
+        raise InputError("the model has no layer with weights; name another layer with --layer")
     return names if len(names) <= 4 else [names[round(k * (len(names) - 1) / 3)] for k in range(4)]
 
 

@@ -61,7 +61,7 @@ def array_as_images(file: Path, values: NDArray[Any]) -> ImageSet:
 
 
 def _chosen(file: Path, content: dict[Any, Any]) -> tuple[Any, Any, Any]:
-    """Images, labels (or None) and names of classes among the arrays of a file."""
+    """Return images, labels (or None) and names of classes from the arrays of a file."""
     key = next((key for key in IMAGE_KEYS if key in content), None)
     if key is None and len(content) == 1:
         key = next(iter(content))

@@ -150,7 +150,7 @@ def _checked(images: NDArray[Any]) -> NDArray[Any]:
 
 
 def _gray(images: NDArray[Any]) -> Floats:
-    """Gray values in 0 … 255, [N, H, W]."""
+    """Return gray values in 0 … 255, [N, H, W]."""
     values = images.astype(np.float64) * (1 if images.dtype.kind in "iu" else 255)
     return values[:, 0] if images.shape[1] == 1 else np.asarray(np.einsum("nchw,c->nhw", values, np.array(LUMA)))
 
@@ -171,7 +171,7 @@ def _prefiltered(gray: Floats) -> Floats:
 
 
 def _gabor_bank(counts: Sequence[int], height: int, width: int) -> Floats:
-    """Transfer functions of the filters, [filters, H, W], in the order of the Fourier transform."""
+    """Return transfer functions of the filters, [filters, H, W], in the order of the Fourier transform."""
     vertical, horizontal = np.fft.fftfreq(height)[:, None], np.fft.fftfreq(width)[None, :]
     frequency, angle = np.hypot(vertical, horizontal), np.arctan2(vertical, horizontal)
     bank = []

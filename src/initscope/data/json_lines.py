@@ -29,7 +29,7 @@ def read_json_lines(file: Path) -> dict[str, TableColumn]:
     Returns
     -------
     dict of TableColumn
-        Numbers, texts, or arrays where all lines hold lists of one shape.
+        Numbers, texts, or arrays if all lines hold lists of one shape.
     """
     check_memory(file, _BYTES_A_BYTE * file.stat().st_size, "split the file, or save it as Parquet")
     rows: list[dict[str, Any]] = []

@@ -225,7 +225,7 @@ def overview(source: Any, /, **options: Any) -> Overview:
     -------
     Overview
         Statistics of every column or channel, missing values, duplicates, near-duplicates, classes, the intrinsic
-        dimension, and what should be looked at before training.
+        dimension, and warnings about what to check before training.
 
     Examples
     --------

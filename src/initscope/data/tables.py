@@ -196,7 +196,7 @@ def _of_numbers(name: str, numbers: Mapping[str, TableColumn], steps: list[str])
     if categories:
         steps.append("categories by codes: " + ", ".join(f"{key} ({_range(numbers[key])})" for key in categories))
         warnings.warn(
-            f"{name}: {_listed(categories)} become codes, which puts categories in an order without meaning; "
+            f"{name}: the categories of {_listed(categories)} are replaced by codes, whose order has no meaning; "
             "encode them as one-hot columns, or leave them out",
             UserWarning,
             stacklevel=2,
@@ -228,7 +228,7 @@ def _of_arrays(name: str, chosen: dict[str, TableColumn], arrays: list[str], ste
     if len(arrays) > 1:
         preferred = [key for key in arrays if key in ("image", "img", "images", "x", "data", "input_ids")]
         if len(preferred) != 1:
-            raise InputError(f"{name}: {_listed(arrays)} hold an array in each row; name one of them in columns")
+            raise InputError(f"{name}: each row has an array in {_listed(arrays)}; name one of them in columns")
         arrays = preferred
     if others := [key for key in chosen if key != arrays[0]]:
         steps.append(f"left out: {', '.join(others)} (next to the arrays of {arrays[0]!r})")
@@ -241,7 +241,7 @@ def _of_text(
 ) -> ImageSet:
     column = texts[0] if len(texts) == 1 else "text"
     if column not in texts:
-        raise InputError(f"{name}: {_listed(texts)} hold text; name one of them in columns")
+        raise InputError(f"{name}: there is text in {_listed(texts)}; name one of them in columns")
     if others := [key for key in kept if key != column]:
         steps.append(f"left out: {', '.join(others)} (next to the text of {column!r})")
     values = kept[column].values

@@ -39,7 +39,7 @@ _RESTART = "install the same version everywhere and restart the workers"
 
 
 def on_cluster(function: Callable[[Any], Any], jobs: Iterable[Job], address: str) -> Generator[Outcome, None, None]:
-    """Outcomes of the jobs as they come; a function of a module that the workers can import."""
+    """Yield outcomes of the jobs as they finish; the function must be in a module that the workers can import."""
     waiting = deque(jobs)
     lost: float | None = None
     while waiting:

@@ -133,8 +133,8 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     Raises
     ------
     InputError
-        With the line: unknown keys, empty lists, values of a wrong kind, axes that no architecture uses, models that
-        do not fit the data, sizes that do not fit into memory.
+        The message gives the line: unknown keys, empty lists, values of a wrong type, axes that no architecture uses,
+        models that do not fit the data, sizes that do not fit into memory.
     """
     raw = read_small(path, "a sweep", _HINT, _LARGEST_FILE)
     try:

@@ -68,7 +68,7 @@ class Folder:
         self.tasks.mkdir(exist_ok=True)
 
     def status(self) -> dict[str, str]:
-        """``done`` or ``failed`` for every run that the folder holds; files that a power cut damaged are removed."""
+        """Return ``done`` or ``failed`` for every run in the folder; files that a power cut damaged are removed."""
         states: dict[str, str] = {}
         for table in self._tables(["run", "status"]):
             states |= dict(zip(table["run"].to_pylist(), table["status"].to_pylist(), strict=True))

@@ -133,7 +133,7 @@ class _Worker:
 
 
 def _starter(function: Callable[[Any], Any]) -> Callable[[], _Worker]:
-    """Starts processes, if possible as forks of a server that has loaded the libraries and has no threads."""
+    """Return a context that starts processes, if possible as forks of a server that has loaded the libraries."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:

@@ -41,7 +41,10 @@ _building = threading.Lock()
 
 
 def built_model(model: ModelName) -> Any:
-    """The model of this process. Threads that drew its weights at once would share a random state, and differ."""
+    """Return the model of this process. Threads that drew its weights at once would share a random state.
+
+    Threads that drew its weights at once would share a random state, and differ.
+    """
     with _building:
         return _verified(model)
 

@@ -66,7 +66,7 @@ class Graph:
         return distances, numbers
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What `restore` takes."""
+        """Return the arrays that `restore` takes."""
         faiss, hnsw = load_faiss(), self._index.hnsw
         return {
             "codes": stored(self._distinct),

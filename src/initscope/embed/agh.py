@@ -124,7 +124,7 @@ class AGH(Hasher):
 
 
 def _second_cuts(values: np.ndarray, ties: csr_array, degree: np.ndarray) -> np.ndarray:
-    r"""Cuts (b₊, b₋) of the two sides of an eigenvector: least graph cut, in balance.
+    r"""Return thresholds (b₊, b₋) for the two sides of an eigenvector: the least graph cut, in balance.
 
     Minimize :math:`v^TLv`, L = I - ZΛ⁻¹Zᵀ, of v = y - b₊ on the positive side and b₋ - y on the other, with 1ᵀv = 0.
     """

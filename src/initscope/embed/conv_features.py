@@ -131,7 +131,7 @@ class ConvFeatures(Embedding):
         return cosine_distortion(before, predicted, observed, spread, "theorem 1 for each pair (cyclic, ReLU)")
 
     def _observed(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines after the layer and their standard deviation over filters (delta method of a ratio of means)."""
+        """Return cosines after the layer and their standard deviation over filters (delta method)."""
         from initscope.theory.pair_sums import filter_influence
 
         u, v = (

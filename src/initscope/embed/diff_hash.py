@@ -1,4 +1,4 @@
-"""`DiffHash`: projections that separate unlike pairs more than like pairs, each with its best threshold."""
+"""`DiffHash`: projections that separate dissimilar pairs more than similar pairs, each with its best threshold."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["DiffHash", "best_threshold"]
 class DiffHash(SupervisedHasher):
     r"""Difference of covariances [Strecha2012]_.
 
-    With :math:`\Sigma_P, \Sigma_N` the second moments of x - x' over like and unlike pairs, the projections are the
-    eigenvectors of :math:`\alpha\Sigma_P - \Sigma_N` with the smallest eigenvalues. The threshold of each separates the
-    fewest like pairs and the most unlike pairs. All pairs of the labels are used, without forming them.
+    With :math:`\Sigma_P, \Sigma_N` the second moments of x - x' over similar and dissimilar pairs, the projections are
+    the eigenvectors of :math:`\alpha\Sigma_P - \Sigma_N` with the smallest eigenvalues. The threshold of each separates
+    the fewest similar and the most dissimilar pairs. The threshold of each separates the fewest like pairs and the most
+    unlike pairs. All pairs of the labels are used, without forming them.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class DiffHash(SupervisedHasher):
 
 
 def pair_moments(X: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the mean of :math:`(x-x')(x-x')^T` over ordered pairs of like and of unlike rows.
+    r"""Return the mean of :math:`(x-x')(x-x')^T` over ordered pairs of similar and of dissimilar rows.
 
     A set of n rows with scatter S around its mean has :math:`\sum (x-x')(x-x')^T = 2nS`.
     """
@@ -68,7 +69,7 @@ def pair_moments(X: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def best_threshold(values: np.ndarray, classes: np.ndarray) -> float:
-    """Cut that splits the largest share of unlike pairs less the share of like pairs, midway between two values."""
+    """Return the threshold with the largest share of split dissimilar pairs minus that of similar pairs."""
     order = np.argsort(values, kind="stable")
     ranked = values[order]
     sizes = np.bincount(classes)

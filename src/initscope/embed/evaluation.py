@@ -54,7 +54,7 @@ class Evaluation(Result):
     curve: list[dict[str, Any]]
 
     def table(self) -> list[dict[str, Any]]:
-        """mAP first, then precision and recall."""
+        """Return mAP first, then precision and recall."""
         score = self.mean_average_precision
         rows = [{"at": f"mAP, {name}", "precision": score[name], "recall": None} for name in ("value", "worst", "best")]
         return rows + self.curve

@@ -345,7 +345,7 @@ class HammingIndex:
         return index
 
     def _trained(self, codes: np.ndarray) -> Any:
-        """Inverted lists around centroids of these codes."""
+        """Return inverted lists around centroids of these codes."""
         faiss = load_faiss()
         lists = min(self.lists or max(int(4 * len(codes) ** 0.5), 1), len(codes))
         quantizer = faiss.IndexBinaryFlat(self._padded)

@@ -16,10 +16,10 @@ __all__ = ["KSH"]
 class KSH(SupervisedHasher):
     r"""Supervised hashing with kernels [LiuWangJiJiangChang2012]_.
 
-    Bits are signs of :math:`\bar k(x)^Ta` with :math:`\bar k` a centered Gaussian kernel to anchors. Inner products
-    of codes are to be m for like rows and -m for unlike ones, S; greedily, bit by bit, with the residue
-    :math:`R = mS - \sum_{j<k} h_jh_j^T`, :math:`\max_a h^TRh`, :math:`h = \mathrm{sign}(\bar Ka)`: first the relaxed
-    eigenproblem, then ascent with the sign smoothed to tanh, keeping what is better. S is never formed.
+    Bits are signs of :math:`\bar k(x)^Ta` with :math:`\bar k` a centered Gaussian kernel to anchors. Inner products of
+    codes approximate a matrix S, m for similar rows and -m for dissimilar rows. Each bit greedily solves, with the
+    residue :math:`R = mS - \sum_{j<k} h_jh_j^T`, :math:`\max_a h^TRh`, :math:`h = \mathrm{sign}(\bar Ka)`: first the
+    relaxed eigenproblem, then ascent with the sign smoothed to tanh; the better result is used. S is never formed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`LearnedHash`: a network trained in coupled copies on like and unlike pairs, smooth first, then binarized."""
+"""`LearnedHash`: a network trained in coupled copies on similar and dissimilar pairs, smooth first, then binarized."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ Codes = Callable[["torch.Tensor"], "torch.Tensor"]
 class LearnedHash(SupervisedHasher):
     r"""Neural-network hash: two copies with shared weights see the two rows of a pair [MasciBronstein2012]_.
 
-    The code is smooth while training, :math:`b = \tanh f(x)`, and the probability that a pair is like is modeled as
-    :math:`1/(1+e^{-s\langle b,b'\rangle/m})` with sharpness s; the logistic loss, like and unlike pairs weighing the
-    same in total, is minimized by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels, all pairs of a batch are
-    used. The softmax loss only requires that like rows are nearer than unlike rows [Khosla2020]_: it is the mean over
-    like pairs of :math:`-\log(e^{s\langle b_i,b_j\rangle/m} / \sum_{k\ne i} e^{s\langle b_i,b_k\rangle/m})`.
+    The code is smooth during training, :math:`b = \tanh f(x)`, and the probability that a pair is similar is modeled as
+    :math:`1/(1+e^{-s\langle b,b'\rangle/m})` with sharpness s. AdamW minimizes the logistic loss, in which similar and
+    dissimilar pairs have the same total weight. Afterwards a bit is :math:`f(x) > 0`. With labels, all pairs of a batch
+    are used. The softmax loss only requires that similar rows are nearer than dissimilar rows [Khosla2020]_: it is the
+    mean over similar pairs of :math:`-\log(e^{s\langle b_i,b_j\rangle/m} / \sum_{k\ne i} e^{s\langle
+    b_i,b_k\rangle/m})`.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class LearnedHash(SupervisedHasher):
         return self._train(X, len(flags), loss)
 
     def _logistic(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """Logistic loss of inner products of codes, like and unlike pairs in balance."""
+        """Return the logistic loss of inner products of codes; similar and dissimilar pairs have equal weight."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         share = like.float().mean().clamp(1e-6, 1 - 1e-6)
@@ -148,7 +149,7 @@ class LearnedHash(SupervisedHasher):
         return binary_cross_entropy_with_logits(self.sharpness * products / self.bits, like.float(), weight=weight)
 
     def _softmax(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy of every row's like rows among all others, by inner products of codes."""
+        """Return the cross-entropy of every row's similar rows among all others, by inner products of codes."""
         import torch
 
         scores = self.sharpness * products / self.bits

@@ -205,7 +205,7 @@ def _grouped(query_codes: Any, query_labels: np.ndarray, codes: Any, labels: np.
 
 
 def _average_precision(counts: np.ndarray, relevant: np.ndarray, harmonic: np.ndarray) -> np.ndarray:
-    """Mean, best and worst average precision [3, rows] from counts per group."""
+    """Return mean, best and worst average precision [3, rows] from counts per group."""
     before, hits = counts.cumsum(axis=1) - counts, relevant.cumsum(axis=1) - relevant
     total = np.maximum(relevant.sum(axis=1), 1)
     spread = harmonic[before + counts] - harmonic[before]  # sum of 1/(N+j)

@@ -135,7 +135,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self._mean(rows)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probability that each class's process is the largest, ``[len(X), classes]``; processes are independent."""
+        """Return the probability that each class's process is the largest, ``[len(X), classes]``."""
         mean, deviation = self._posterior(X)
         if not hasattr(self, "classes_"):
             raise InputError(
@@ -225,7 +225,7 @@ def left_out_accuracy(K: Floats, labels: npt.NDArray[Any]) -> tuple[float, float
 
 
 def _left_out(K: Floats, targets: Floats) -> tuple[float, Floats]:
-    """The noise with the least squared error of each sample predicted from all others, and these exact errors."""
+    """Return the noise with the least exact leave-one-out squared error, and these errors."""
     values, vectors = linalg.eigh(K)
     along = vectors.T @ targets
     best: tuple[float, float, Floats] | None = None

@@ -109,7 +109,7 @@ class Searcher:
         return self.index.remove(ids)
 
     def search(self, Q: Any, k: int = 10) -> Neighbors:
-        """The ``k`` nearest of each row of ``Q``: ids, and as distances 1 - cosine (with ``rerank=0`` unequal bits)."""
+        """Return the ids of the ``k`` nearest of each row of ``Q``, and 1 - cosine (with ``rerank=0`` unequal bits)."""
         if not len(self):
             raise InputError("the searcher holds no vectors to search; call fit(X) first, or add(X) once it is fitted")
         Q = _vectors(Q)

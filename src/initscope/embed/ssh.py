@@ -16,21 +16,21 @@ class SSH(SupervisedHasher):
     r"""Boosted similarity-sensitive coding [Shakhnarovich2005]_.
 
     Every bit is a stump :math:`[x_j > t]`, which predicts that a pair is similar if both rows are on the same side of
-    the threshold. With pairs weighted so that the like ones and the unlike ones weigh one half each, the next bit is
+    the threshold. With pairs weighted so that the similar and the dissimilar ones have one half each, the next bit is
     the stump with the largest
 
     .. math:: r = \sum w\,l\,c = P_w(c = 1 \mid l = 1) - P_w(c = 1 \mid l = -1)
 
-    (l = ±1 like or unlike, c = ±1 called like or not), among those that separate any pair. AdaBoost multiplies the
-    weights by :math:`e^{-\alpha l c}`, :math:`\alpha = \tfrac12\log\tfrac{1+r}{1-r}`, and they are balanced again. The
-    balance is also a boosting step, that of the constant vote: the Hamming distance up to which a pair is predicted to
-    be similar. It costs no bit.
+    (l = ±1 for similar or dissimilar, c = ±1 for the prediction), among those that separate any pair. AdaBoost
+    multiplies the weights by :math:`e^{-\alpha l c}`, :math:`\alpha = \tfrac12\log\tfrac{1+r}{1-r}`, and they are
+    balanced again. The balance is also a boosting step, that of the constant vote: the Hamming distance up to which a
+    pair is predicted to be similar. It costs no bit.
 
     Parameters
     ----------
     bits : int
     pairs : int
-        Pairs drawn from the labels, half of them like.
+        Number of pairs drawn from the labels, half of them similar.
     thresholds : int
         Candidate cuts per feature, at quantiles.
     packed : bool

@@ -93,7 +93,7 @@ def _fixed(activation: Activation) -> Callable[[Any], Activation]:
 
 
 def _rrelu(module: nn.RReLU) -> Activation:
-    """In training every value gets its own random slope in each call; in evaluation all have the mean slope."""
+    """Return the leaky ReLU with random slopes in training, and the one with the mean slope in evaluation."""
     if module.training:
         return theory.random_leaky_relu(module.lower, module.upper)
     return theory.leaky_relu((module.lower + module.upper) / 2)

@@ -98,7 +98,10 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
 
 
 def copy_of(model: nn.Module) -> nn.Module:
-    """A copy to draw weights in. Models whose layers do not own their weights, or that cannot be copied, are refused.
+    """Return a copy to draw weights in.
+
+    Models whose layers do not own their weights, or that cannot be copied, are refused. Models whose layers do not own
+    their weights, or that cannot be copied, are refused.
 
     Parameters
     ----------
@@ -191,7 +194,7 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
     Returns
     -------
     list of nn.Module
-        Not to be changed.
+        Do not change it.
     """
     loan = _borrowed.get(id(model))
     return list(model.modules()) if loan is None else loan.modules

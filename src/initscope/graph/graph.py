@@ -141,7 +141,7 @@ class Graph:
         Returns
         -------
         object
-            What is at its path in the model now; what only the trace knows, as it was.
+            The object at its path in the model, or the recorded one if only the trace has it.
         """
         path = str(node.target)
         try:

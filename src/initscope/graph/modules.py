@@ -17,7 +17,7 @@ class ActivationLayer(torch.nn.Module):
         self.activation = activation(source)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """σ(x), elementwise."""
+        """Return σ(x), elementwise."""
         result: torch.Tensor = self.activation(x)
         return result
 

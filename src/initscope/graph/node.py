@@ -105,7 +105,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def mapped_nodes(value: Any, node_of: Any, kinds: type | tuple[type, ...]) -> Any:
-    """``value`` with ``node_of`` applied to all objects of ``kinds`` in nested tuples, lists, dicts and slices."""
+    """Apply ``node_of`` to all objects of ``kinds`` in nested tuples, lists, dicts and slices."""
     if isinstance(value, kinds):
         return node_of(value)
     if isinstance(value, tuple):

@@ -222,7 +222,7 @@ def _reduction(settings: _Settings, op: Op, reads: int) -> dict[str, Any]:
 
 
 def _windows(settings: _Settings, op: Op, reads: int) -> dict[str, Any]:
-    """Pooling over windows, with the number of axes that the name of the module gives."""
+    """Return the traits of pooling over windows, with the number of axes in the module's name."""
     kind = op.traits.pools.kind if op.traits.pools is not None else "other"
     name = op.name if settings.module is None else type(settings.module).__name__
     digits = [int(letter) for letter in name if letter.isdigit()]

@@ -18,7 +18,7 @@ def keep_modes() -> Callable[[], None]:
     Returns
     -------
     callable
-        Puts these back, and what the forward may set for the whole process: gradient mode, modes of torch functions,
+        Restores these, and the global settings that forward may change: gradient mode, modes of torch functions,
         default dtype, deterministic algorithms, anomaly mode, precision of products.
     """
     devices = [name for name in ("cpu", "cuda", "mps", "xpu") if torch.is_autocast_enabled(name)]
@@ -49,7 +49,7 @@ def keep_modes() -> Callable[[], None]:
 
 
 def _settings() -> tuple[torch.dtype, bool, bool, bool, bool, str]:
-    """Defaults and switches of torch that hold for the whole process."""
+    """Return defaults and switches of torch for the whole process."""
     return (
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),

@@ -89,7 +89,7 @@ class SampleAxes:
         return self.axes.get(step, {}).get(name, SampleAxis() if step not in self.axes else None)
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
-        """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
+        """Return the first real-valued tensor of an output with samples, also with samples first, and its axis."""
         if type(output) is Tensor and output.layout is torch.strided and not output.is_nested:
             axes = self.axes.get(step)
             axis = _FIRST if axes is None else axes.get("")

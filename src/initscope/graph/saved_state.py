@@ -144,7 +144,7 @@ class SavedState:
             entry[2] = dict(entry[0]) if isinstance(entry[0], dict) else list(entry[0])
 
     def _changed(self, which: int) -> list[list[Any]]:
-        """Containers that do not hold the very same objects, in the same order, as outside (1) or inside (2)."""
+        """Return containers whose objects or their order differ from those outside (1) or inside (2)."""
         changed = []
         same = operator.is_
         for entry in self._containers:
@@ -361,7 +361,10 @@ def _same_bits(tensor: Tensor, values: Tensor) -> bool:
 
 
 def _bytes(tensor: Tensor) -> Any:
-    """The memory of a contiguous tensor. ``Tensor.numpy`` would forbid for good that the tensor is ever resized."""
+    """Return the memory of a contiguous tensor; ``Tensor.numpy`` would forbid permanently that it is resized.
+
+    ``Tensor.numpy`` would forbid for good that the tensor is ever resized.
+    """
     size = tensor.numel() * tensor.element_size()
     memory = memoryview((ctypes.c_byte * size).from_address(tensor.data_ptr())) if size else b""
     return np.frombuffer(memory, np.uint8 if size % 8 else np.uint64)  # few large words compare faster

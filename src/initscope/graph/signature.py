@@ -23,7 +23,7 @@ class Whole(nn.Module):
         self.train(layer.training)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the layer does."""
+        """Run the layer."""
         (layer,) = self.children()
         return layer(*args, **kwargs)
 
@@ -77,7 +77,7 @@ class Signature:
 
     @classmethod
     def of(cls, model: nn.Module) -> Signature:
-        """That of a model's ``forward``."""
+        """Return the signature of a model's ``forward``."""
         parameters = _parameters(model)
         kinds = [p.kind for p in parameters]
         return cls(

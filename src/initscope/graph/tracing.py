@@ -50,7 +50,7 @@ def trace(
     Returns
     -------
     Graph
-        The nodes that have a row, and one way to run them.
+        The nodes that have a row, and a method to run them.
     """
     model = runnable(model, values=False)
 

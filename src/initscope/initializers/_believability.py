@@ -111,7 +111,7 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
 
 
 def _distribution(kurtosis: float, slack: float) -> str:
-    """The distribution whose excess kurtosis lies within ``slack``: 0 of Gaussian weights, -1.2 of uniform ones."""
+    """Return the distribution whose excess kurtosis is within ``slack``; 0 is Gaussian, -1.2 uniform."""
     if abs(kurtosis) < slack:
         return "Gaussian"
     return "uniform" if abs(kurtosis + 1.2) < slack else "other"
@@ -143,7 +143,7 @@ def _mirror(matrix: torch.Tensor) -> float:
 
 
 def _spectrum(matrix: torch.Tensor) -> tuple[float, float]:
-    """Scaled largest eigenvalue, and squared inner products of rows in standard errors."""
+    """Return the scaled largest eigenvalue, and squared inner products of rows in standard errors."""
     import torch
 
     if matrix.shape[0] > matrix.shape[1]:

@@ -92,7 +92,7 @@ def matrices(model: nn.Module) -> list[Matrix]:
 
 
 def not_drawn(model: nn.Module) -> tuple[str, ...]:
-    """Names of the parameters with several axes that no initializer draws: embeddings, positions, unknown weights.
+    """Return names of parameters with several axes that no initializer draws: embeddings, positions, unknown weights.
 
     >>> import torch
     >>> not_drawn(torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 2), torch.nn.LSTM(2, 3)))
@@ -196,7 +196,7 @@ def _factors(node: ast.AST) -> list[tuple[ast.expr, bool]]:
 
 
 def _attribute(node: ast.AST) -> tuple[str, bool]:
-    """The attribute of ``self`` that an expression is a part of, and whether it is turned around; or an empty name."""
+    """Return the attribute of ``self`` in an expression, or an empty name, and whether it is transposed."""
     from initscope.graph.ops import TRANSPOSES
 
     turned = False

@@ -30,7 +30,7 @@ INITIALIZERS: dict[str, Callable[[], Initializer]] = {
 
 
 def named(name: str) -> Initializer:
-    """The initializer of that name, with options after a colon if wanted, as in ``he:gain=1.5,bias_variance=0.05``.
+    """Return the initializer of that name, with options after a colon, as in ``he:gain=1.5,bias_variance=0.05``.
 
     >>> named("he-fan-out").mode
     'fan_out'

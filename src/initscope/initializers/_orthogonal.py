@@ -35,7 +35,7 @@ class Orthogonal(Initializer):
             raise InputError(f"gain = {self.gain} must be positive and finite; √2 suits ReLU, 1 linear layers")
 
     def weight_distribution(self, module: WeightLayer) -> WeightDistribution:
-        """Uncorrelated weights of equal variance."""
+        """Return the moments of uncorrelated weights of equal variance."""
         rows, columns = _matrix_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
         return WeightDistribution(self.gain**2 / max(rows, columns), self.bias_variance, note=note, independent=False)
@@ -90,7 +90,7 @@ def _center_size(module: WeightLayer) -> tuple[int, int]:
 
 
 def _haar(rows: int, columns: int, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-    """A uniformly random matrix with orthonormal rows or columns: Q of a Gaussian's QR, with the signs of R undone."""
+    """Return a uniformly random matrix with orthonormal rows or columns: Q of a Gaussian's QR, without R's signs."""
     import torch
 
     long, short = max(rows, columns), min(rows, columns)

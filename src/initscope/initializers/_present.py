@@ -76,7 +76,7 @@ class Present(Initializer):
 
 
 def _mean_and_variance(weight: torch.Tensor) -> tuple[float, float]:
-    """Mean, and variance about it, in double precision; part by part, which is faster than a copy of all weights."""
+    """Return the mean and the variance in double precision, part by part, which is faster than a copy."""
     import torch
 
     flat, count = weight.reshape(-1), weight.numel()

@@ -39,7 +39,7 @@ class _ZeroMean(Initializer):
         return WeightDistribution(self.variance_of(module), self.bias_variance, note=note)
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
-        """Each weight independently."""
+        """Draw each weight independently."""
         import torch
 
         variance = self.variance_of(module)
@@ -78,7 +78,7 @@ class _Scaled(_ZeroMean):
             raise InputError(f"gain = {self.gain} must be positive and finite; √2 suits ReLU, 1 linear layers")
 
     def variance_of(self, module: WeightLayer) -> float:
-        """gain² over the fan of the chosen mode."""
+        """Return gain² over the fan of the chosen mode."""
         fan_in, fan_out = fans(module)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         return self.gain**2 / fan

@@ -40,7 +40,7 @@ class Sector(NamedTuple):
 
 
 def deep_sectors(layers: Sequence[Any]) -> list[Sector]:
-    """Sectors of the plane on which a chain of ReLU layers without biases is linear, in order.
+    """Return sectors of the plane on which a chain of ReLU layers without biases is linear, in order.
 
     >>> [len(deep_sectors([np.eye(2)])), len(deep_sectors([np.array([[1.0, 0.2], [-0.3, 1.0], [0.5, -1.0]])]))]
     [4, 6]

@@ -113,7 +113,7 @@ def decide(
 
 
 def _branching_seconds(n: int) -> float:
-    """Rough time of the tree for a random layer: 240,000 nodes in 3 s at 10 inputs, almost fivefold per input."""
+    """Return a rough time of the tree: 240,000 nodes in 3 s at 10 inputs, almost fivefold per input."""
     return 0.0 if n <= SMALL else (3.0 if has_numba() else 600.0) * 4.5 ** (n - 10)
 
 
@@ -178,7 +178,7 @@ def _opposite_rows(weight: Floats, bias: Floats | None) -> Certificate | None:
 
 
 def _independent(rows: Floats) -> list[int]:
-    """Greedy choice of linearly independent rows (pivoted QR)."""
+    """Choose linearly independent rows greedily (pivoted QR)."""
     from scipy.linalg import qr
 
     _, triangle, order = qr(rows.T / np.linalg.norm(rows, axis=1), mode="economic", pivoting=True)

@@ -25,7 +25,7 @@ def integers(rows: Floats) -> Rows:
 
 
 def reduce(rows: Rows) -> tuple[Rows, list[int]]:
-    """Fraction-free Gauss–Jordan elimination (Bareiss): the reduced rows and their pivot columns."""
+    """Return the reduced rows and their pivot columns, by fraction-free Gauss–Jordan elimination (Bareiss)."""
     rows = [list(row) for row in rows]
     pivots: list[int] = []
     previous = 1
@@ -121,7 +121,7 @@ def positive_circuit(rows: Floats) -> bool:
 
 
 def signs(rows: Floats, z: Floats, offsets: Floats | None = None) -> Any:
-    """Exact signs of ``rows @ z + offsets``: floating point with its error bound, integers where that is too coarse."""
+    """Return exact signs of ``rows @ z + offsets``: by floating point with its error bound, or by integers."""
     terms = rows * z
     value, size = terms.sum(axis=1), np.abs(terms).sum(axis=1)
     if offsets is not None:

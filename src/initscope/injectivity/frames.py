@@ -93,7 +93,7 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, restarts: int = 24, se
 
 
 def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[np.ndarray, Floats]]:
-    """Active sets (as masks) of the cells around the rays of a central arrangement, least ones first at every ray.
+    """Return active sets (as masks) of the cells around the rays of a central arrangement, smallest first.
 
     At a ray in general position the adjacent cell with the fewest active rows has exactly the rows that are positive on
     the ray. If more rows vanish than needed, the cells around the ray are those of the arrangement of the vanishing
@@ -210,7 +210,7 @@ def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
 
 
 def _sampled_minimum(weight: Floats, bias: Floats | None, rng: np.random.Generator) -> tuple[float, Floats]:
-    """Least singular value of the active rows over random vertices and the best points of a short witness search."""
+    """Return the least singular value of the active rows over random vertices and points of a short search."""
     from initscope.injectivity.search import find_collision
 
     n = weight.shape[1]

@@ -21,7 +21,7 @@ LARGEST_MATRIX = 50_000_000
 
 
 def layer_from_file(path: str | os.PathLike[str], layer: str | None = None) -> tuple[Floats, Floats | None]:
-    """Weights and bias of ``layer`` from a torch state dict (``.pt``, ``.pth``), an ``.npz`` or an ``.npy`` matrix.
+    """Return weights and bias of ``layer`` from a torch state dict (``.pt``, ``.pth``), ``.npz`` or ``.npy`` file.
 
     Without ``layer`` the file must hold a single matrix.
     """
@@ -106,7 +106,7 @@ def layer_from_model(
 
 
 def _shape_at(model: torch.nn.Module, module: torch.nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of one input of ``module`` when the model gets zeros of ``input_shape``; the model's mode is restored."""
+    """Return the shape of one input of ``module`` if the model gets zeros of ``input_shape``; its mode is restored."""
     import torch
 
     seen: list[tuple[int, ...]] = []

@@ -186,7 +186,7 @@ def _shown(image: Floats, name: str, caption: str, index: int) -> dict[str, str]
 
 
 def psnr(image: Floats, reconstruction: Floats) -> float:
-    """Peak signal-to-noise ratio in dB for values in [0, 1]; infinite for equal images.
+    """Return the peak signal-to-noise ratio in dB for values in [0, 1]; infinite for equal images.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def solve(
     iterations: int | None = None,
     spectrum: bool = True,
 ) -> Solution:
-    """The x with ``affine(x) = values`` where ``known``, in the least-squares sense, rows weighted by ``weights``."""
+    """Return the x with ``affine(x) = values`` at ``known`` by least squares, rows weighted by ``weights``."""
     mask = known.to(values.dtype) if weights is None else known * weights
     target = mask * (values - affine.offset)
     if method == "auto":
@@ -106,7 +106,7 @@ def _operator(affine: Affine, mask: Tensor) -> Any:
 
 
 def normal_operator(affine: Affine, mask: Tensor) -> Any:
-    """x ↦ Aᵀ M² A x as SciPy's operator."""
+    """Return x ↦ Aᵀ M² A x as SciPy's operator."""
     from scipy.sparse.linalg import LinearOperator
 
     squared = mask * mask
@@ -142,7 +142,7 @@ def _by_lsmr(affine: Affine, target: Tensor, mask: Tensor, iterations: int | Non
 
 
 def _by_cg(affine: Affine, target: Tensor, mask: Tensor, iterations: int | None) -> tuple[Tensor, int]:
-    """Conjugate gradients on the normal equations, restarted from the residual to recover lost digits."""
+    """Run conjugate gradients on the normal equations, restarted from the residual to recover lost digits."""
     from scipy.sparse.linalg import cg
 
     limit, count = iterations or 2000, 0

@@ -92,7 +92,7 @@ class SubspacePrior:
         return rows.to(x.dtype), mean.to(x.dtype)
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
-        """Orthogonal projection."""
+        """Project orthogonally."""
         rows, mean = self.frame(x)
         return (mean + rows.T @ (rows @ (x.reshape(-1) - mean))).reshape(x.shape)
 
@@ -165,7 +165,7 @@ class TotalVariation:
         check_between("weight", self.weight, 0.0, math.inf)
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
-        """Chambolle's denoising of scikit-image, the proximal map of the penalty."""
+        """Apply Chambolle's denoising of scikit-image, the proximal map of the penalty."""
         pixels = x.detach().double().numpy()
         axis = 0 if pixels.ndim > 2 else None
         denoise = library("skimage.restoration").denoise_tv_chambolle

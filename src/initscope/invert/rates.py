@@ -260,7 +260,7 @@ def _projections(weights: Sequence[Floats], values: Floats) -> Floats:
 
 
 def _nearest_image(weights: Sequence[Floats], target: Floats, steps: int = 20) -> Floats:
-    """The network's output nearest to ``target``, by Gauss–Newton steps with halving from the linear estimate."""
+    """Return the network's output nearest to ``target``, by Gauss–Newton steps from the linear estimate."""
     x = _transposes(weights, target)
     image, slope = _with_jacobian(weights, x)
     for _ in range(steps):

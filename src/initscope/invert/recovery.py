@@ -129,7 +129,7 @@ def recover(
     Returns
     -------
     Recovery
-        The inputs, whether they are exact, and how far their outputs are from those that were given.
+        The inputs, whether they are exact, and how far their outputs are from the given ones.
 
     Notes ----- At an input only the rows with a positive product pass a ReLU. If these *active* rows span the input
     space, least squares on them recovers the input; noise of standard deviation τ then adds an error of

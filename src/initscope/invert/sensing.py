@@ -124,7 +124,7 @@ def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> S
 
 
 def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
-    """Projections along angles of ``arc`` degrees, at least four; adjacent detectors are merged to fit the budget."""
+    """Return projections along angles of ``arc`` degrees, at least four; detectors are merged to fit the budget."""
     detectors = _detectors(side)
     count = max(outputs // detectors, min(4, -(-outputs // 4)))
     angles = np.linspace(0, arc, count, endpoint=False)
@@ -139,12 +139,12 @@ def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Se
 
 
 def _detectors(side: int) -> int:
-    """Detectors that see the whole image from every angle."""
+    """Return detectors that cover the whole image from every angle."""
     return side + math.ceil((math.sqrt(2) - 1) * side)
 
 
 def _projections(side: int, angles: np.ndarray) -> np.ndarray:
-    """The Radon transform as a matrix ``[angles, detectors, pixels]``: that of `skimage.transform.radon`, unclipped.
+    """Return the Radon transform of `skimage.transform.radon`, unclipped, as ``[angles, detectors, pixels]``.
 
     Return rows in which every detector sums points one pixel apart along its ray; a point is the bilinear mean of the
     four nearest pixels.

@@ -52,7 +52,7 @@ class SparseTransition(Result):
         return [point.to_dict() for point in self.points]
 
     def thresholds(self) -> list[dict[str, float]]:
-        """For every m/n the k/m at which half succeed (a logistic fit), its standard error, and theory's."""
+        """Return for every m/n the k/m at which half of the trials succeed, its standard error, and theory's value."""
         rows = []
         for measured in dict.fromkeys(point.measured for point in self.points):
             mine = [point for point in self.points if point.measured == measured]

@@ -103,7 +103,7 @@ class AttentionObserver(Observer):
 
 
 def _summed_by_einsum(graph: Graph, node: Node) -> Iterator[tuple[Node, int]]:
-    """Softmaxes that an einsum reads, each with the axis, from the end, that it sums with that of another factor."""
+    """Return softmaxes that an einsum reads, each with the axis, from the end, that it sums with another factor."""
     terms, arrow, result = node.traits.equation.partition("->")
     if not arrow:
         return

@@ -109,7 +109,7 @@ LayerStatistics = tuple[str, str, Any]
 
 
 def layer_sums(model: nn.Module, points: Any) -> list[LayerStatistics]:
-    """Sums over the points of every node's values, float64: over their number, centers for `layer_statistics`."""
+    """Return float64 sums over the points of every node's values; divided by their number, centers of the layers."""
     return _recorded(model, _points(model, points), _SumObserver())
 
 

@@ -75,7 +75,7 @@ def jacobian_spectrum(
     seed: int = 0,
     whole: bool | None = None,
 ) -> JacobianSpectrum:
-    r"""Singular values of the Jacobian of ``model`` at ``samples`` inputs.
+    r"""Compute singular values of the Jacobian of ``model`` at ``samples`` inputs.
 
     The mean square comes from :math:`E\|J^T u\|^2 = \|J\|_F^2` with Gaussian u, the extremes from Golub–Kahan–Lanczos
     bidiagonalisation with full reorthogonalisation. Dynamical isometry [Saxe2014]_ means that all of them are near 1;
@@ -85,7 +85,7 @@ def jacobian_spectrum(
     Parameters
     ----------
     model, data
-        As for `observe`; the model has one input tensor and is left as found.
+        As for `observe`; the model must have one input tensor, and is restored.
     samples : int
         Number of inputs, in random order.
     probes, steps : int
@@ -168,12 +168,12 @@ class _Products:
         self.inputs, self.outputs = self.x.numel(), output.numel()
 
     def transposed(self, vector: Tensor) -> Tensor:
-        """Jᵀ times ``vector``."""
+        """Return Jᵀ times ``vector``."""
         (result,) = torch.autograd.grad(self.output, self.x, vector.view_as(self.output), retain_graph=True)
         return result.flatten()
 
     def forward(self, vector: Tensor) -> Tensor:
-        """J times ``vector``, as the derivative of ⟨Jᵀu, vector⟩ with respect to u."""
+        """Return J times ``vector``, as the derivative of ⟨Jᵀu, vector⟩ with respect to u."""
         (result,) = torch.autograd.grad(self.pulled, self.u, vector.view_as(self.x), retain_graph=True)
         return result.flatten()
 

@@ -200,7 +200,10 @@ class GradientObserver(Observer):
         return _stacked(self._norms)
 
     def at_steps(self) -> Floats:
-        """``[steps, pairs]``: norm of the gradient of x's loss with respect to each node's output; NaN if none came."""
+        """Return ``[steps, pairs]``: the norm of the gradient of x's loss at each node's output.
+
+        NaN if there is none.
+        """
         return np.stack([torch.cat(parts).numpy() for parts in self._passed.values()])
 
     def at_output(self) -> Floats:

@@ -117,7 +117,7 @@ _NEAR = 1e-6
 
 
 def _squared_distances(rows: NDArray[Any], squares: NDArray[Any], chosen: int) -> NDArray[Any]:
-    """Of all rows from one of them: one product with the matrix, and differences for those that are close."""
+    """Return distances of all rows from one: by a product with the matrix, by differences for close rows."""
     total = squares + squares[chosen]
     distances: NDArray[Any] = total - 2 * (rows @ rows[chosen])
     close = np.flatnonzero(distances < _NEAR * total)

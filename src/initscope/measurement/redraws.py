@@ -167,7 +167,7 @@ def _reduced(seen: GraphRun, geometry: PairObserver, by_filter: FilterObserver, 
 
 
 def _linearized_squares(ratios: Floats) -> Floats:
-    """Numbers whose mean over draws is the root mean square s of ``ratios``, and whose spread is that of its error.
+    """Return numbers with the mean s, the root mean square of ``ratios`` over draws, and the spread of its error.
 
     Prediction is √E‖h‖², and deep in a narrow network the mean of norms is far below it. s = √⟨r²⟩ moves by
     (r² - s²)/2s with each draw (delta method).

@@ -192,7 +192,10 @@ def _placed_target(target: Any, model: nn.Module) -> Any:
 
 
 def given_pairs(model: nn.Module, x: Any, y: Any, batch_args: BatchArgs = None) -> Batch:
-    """Pairs as inputs of ``model``, on its device: the x, then the y. Several inputs come as a tuple or as a dict."""
+    """Return pairs as inputs of ``model``, on its device: the x, then the y; several inputs as a tuple or a dict.
+
+    Several inputs come as a tuple or as a dict.
+    """
     bound = [bind(model, _one_side(side), batch_args) for side in (x, y)]
     left, right = (side.map(moved(model, side)) for side in bound)
     others = right.tensors()

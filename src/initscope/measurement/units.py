@@ -55,7 +55,7 @@ class UnitSample:
         self.norm_mean = float(gaussian_norm_mean(self.seen))
 
     def look(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """Of ``[samples, units]`` the columns of the rank, and the inner products of all samples and directions.
+        """Return the columns of ``[samples, units]`` for the rank, and inner products of samples and directions.
 
         Double precision is used, because a large offset would remove the digits of the spread.
         """
@@ -95,7 +95,7 @@ class UnitSpread:
         self.count += len(flat)
 
     def effective_rank(self) -> float:
-        """Participation ratio of the covariance; NaN for outputs that do not vary beyond their rounding."""
+        """Return the participation ratio of the covariance; NaN if outputs vary only by rounding."""
         mean, covariance = self.total.cpu().numpy() / self.count, self.second.cpu().numpy() / self.count
         power = float(covariance.trace()) + float(self.center.square().sum())
         covariance -= np.outer(mean, mean)
@@ -111,7 +111,7 @@ class UnitSpread:
         return float((off * (1 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
 
     def mean_width(self) -> tuple[float, float]:
-        """Two-sided Gaussian mean width of the outputs, 0 if they are all equal, and its standard error."""
+        """Return the two-sided Gaussian mean width of the outputs, 0 if they are equal, and its standard error."""
         size, seen = self.sample.dimension, self.sample.seen
         extents = (self.highest - self.lowest).cpu().numpy()
         largest = float(extents.max()) or 1.0  # its square may vanish or overflow
@@ -182,7 +182,7 @@ class Activity:
             self.at_ends += int(((output < least + margin) | (output > most - margin)).sum())
 
     def fractions(self) -> dict[str, float]:
-        """Fractions of units that are dead and always on, of single elements likewise, and of saturated values."""
+        """Return fractions of dead and always-on units, of such elements, and of saturated values."""
         assert self.highest is not None
         assert self.lowest is not None
         dead = (self.highest == 0) & (self.lowest == 0) & self.zero_is_off

@@ -107,7 +107,7 @@ def _within_range(*values: Tensor) -> tuple[list[Tensor], float]:
 
 
 def _sizes(module: Any, inputs: Tensor, delta: Tensor) -> tuple[int, int, int, int]:
-    """Positions, values of a patch, outputs (the latter two per group), groups."""
+    """Return positions, values of a patch, outputs (the latter two per group), groups."""
     if isinstance(module, nn.Linear):
         return math.prod(inputs.shape[1:-1]), module.in_features, module.out_features, 1
     taps, groups = math.prod(module.kernel_size), module.groups
@@ -116,7 +116,7 @@ def _sizes(module: Any, inputs: Tensor, delta: Tensor) -> tuple[int, int, int, i
 
 
 def _factors(module: Any, inputs: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-    """``[n, groups, outputs, positions]`` and ``[n, groups, patch, positions]``, whose product is the gradient."""
+    """Return ``[n, groups, outputs, positions]`` and ``[n, groups, patch, positions]``, factors of the gradient."""
     if isinstance(module, nn.Linear):
         back, read = delta.reshape(len(delta), -1, delta.shape[-1]), inputs.reshape(len(inputs), -1, inputs.shape[-1])
         return back.mT[:, None], read.mT[:, None]
@@ -129,7 +129,7 @@ def _grouped(values: Tensor, groups: int) -> Tensor:
 
 
 def patches(module: Any, values: Tensor, positions: tuple[int, ...]) -> Tensor:
-    """What each of ``positions`` of a convolution sees, ``[n, channels · taps, positions]``; any number of axes."""
+    """Return the patch at each of ``positions``, ``[n, channels · taps, positions]``, for any number of axes."""
     axes = len(module.kernel_size)
     transposed = isinstance(module, _ConvTransposeNd)
     padded = _padded(module, values, transposed)

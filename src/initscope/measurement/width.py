@@ -279,7 +279,7 @@ def _estimate(value: float, error: float, radius: float | None, **facts: Any) ->
 
 
 def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
-    """Unit vectors ``[draws, dimension]``, uniform on the sphere."""
+    """Return unit vectors ``[draws, dimension]``, uniform on the sphere."""
     g = generator(seed, "mean width").standard_normal((draws, dimension))
     return np.asarray(g / np.linalg.norm(g, axis=1, keepdims=True))
 

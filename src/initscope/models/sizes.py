@@ -134,7 +134,7 @@ def _keep(container: nn.Module, kept: list[nn.Module]) -> None:
 
 
 def _run_at(texts: list[str], start: int) -> tuple[int, int]:
-    """Period and number of repetitions of the longest run of equal blocks that starts at ``start``."""
+    """Return period and number of repetitions of the longest run of equal blocks that starts at ``start``."""
     best = (1, 1)
     for period in range(1, (len(texts) - start) // 2 + 1):
         block = texts[start : start + period]

@@ -70,7 +70,8 @@ class Plan(Result):
         name, most = max(self.answers.items(), key=lambda answer: answer[1] or 0)
         text = f"Answer ({self.best}): {self.unit} = {best:,}."
         if most and best and most > _FAR * best:
-            text += f" The answer {name!r} is {most / best:.2g} times as large, because {self.why_more}."
+            times = float(f"{most / best:.2g}")
+            text += f" The answer {name!r} is {times:,.0f} times as large, because {self.why_more}."
         return text
 
     def table(self) -> list[dict[str, Any]]:

@@ -176,7 +176,7 @@ def channels(
 
 
 def _hidden(model: Any, x: Any) -> tuple[str, tuple[int, ...]]:
-    """The path of the first layer that reads hidden units and writes the output, and the widths of the hidden ones."""
+    """Return the path of the first layer that reads hidden units and writes the output, and all hidden widths."""
     import torch
 
     from initscope.graph import hidden_sides, is_weight_layer, trace

@@ -91,7 +91,7 @@ class Distribution:
         return self
 
     def means(self, state: MomentMaps) -> Pair:
-        """E x and E y, like the maps of ``state``."""
+        """Return E x and E y, shaped like the maps of ``state``."""
         if self.zero_mean:
             zero = torch.zeros_like(state.kxx)
             return zero, zero

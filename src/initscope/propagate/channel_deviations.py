@@ -78,7 +78,7 @@ class ChannelDeviations:
         return STEP * torch.cat([deviations, -deviations]).flatten(0, 1)
 
     def moments(self) -> tuple[Tensor, ...]:
-        """Of kxx, kyy and d."""
+        """Return deviations of kxx, kyy and d."""
         products = (side.square() for side in (self.x, self.y, self.x - self.y))
         if self.norm is None:
             return tuple(map(self.average, products))

@@ -48,13 +48,13 @@ class Channels:
         return replace(state, origin=self._origins[state.order]) if state.order in self._origins else state
 
     def gram(self, state: MomentMaps) -> Tensor:
-        """E h_p h_p' of a unit: ``[2·pairs, blocks, P, P]``."""
+        """Return E h_p h_p' of a unit: ``[2·pairs, blocks, P, P]``."""
         for unknown in self._unknown(state):
             self._grams[unknown.order] = self._computed(unknown)
         return self._grams[state.order]
 
     def variance(self, state: MomentMaps) -> Tensor:
-        """E h_p²: ``[2·pairs, blocks, P]``."""
+        """Return E h_p²: ``[2·pairs, blocks, P]``."""
         return torch.cat([state.kxx, state.kyy]).double().reshape(2 * len(state.kxx), len(state.sizes), -1)
 
     def values(self, state: MomentMaps) -> Tensor:
@@ -86,7 +86,9 @@ class Channels:
             if maps.order in self._grams or maps.order in unknown:
                 continue
             if positions_of(maps) > MOST_POSITIONS:
-                raise NotCovered(f"gradients need the covariances between {positions_of(maps)} positions")
+                raise NotCovered(
+                    f"gradients would need covariances between {positions_of(maps)} positions, which are too many"
+                )
             unknown[maps.order] = maps
             if positions_of(maps) > 1 and maps.origin is not None:
                 stack += [source for source, offset in maps.origin.sources(EVERY) if offset is EVERY]

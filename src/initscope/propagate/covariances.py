@@ -160,7 +160,7 @@ _REMEMBERED = 12
 
 
 def gram(state: MomentMaps, known: Grams) -> Tensor:
-    """E of the products of a unit at every two positions of x and y: ``[pairs, blocks, 2P, 2P]``, in float64.
+    """Return E of the products of a unit at every two positions of x and y: ``[pairs, blocks, 2P, 2P]``, float64.
 
     ``known`` holds the latest results, because consecutive steps read each other's.
     """

@@ -83,7 +83,7 @@ class GaussianUnits(Distribution):
         return x, kyy.sqrt() * y
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """Themselves."""
+        """Return the units themselves."""
         return ((state, sites),)
 
     def expression(self, state: MomentMaps) -> Expression | None:
@@ -96,11 +96,11 @@ class GaussianUnits(Distribution):
         return before, lambda x: function(x) * number
 
     def token_values(self, state: MomentMaps, context: Context) -> Pair:
-        """Drawn by the Gram matrix over tokens."""
+        """Draw by the Gram matrix over tokens."""
         return new_gaussian_values(state, context)
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """Drawn by the Gram matrix over positions."""
+        """Draw by the Gram matrix over positions."""
         return channels.gaussian_values(state)
 
 
@@ -191,16 +191,16 @@ class ActivatedUnits(UnitsOfOne):
         return self.sigma if self.before.gaussian else None
 
     def means(self, state: MomentMaps) -> Pair:
-        """E σ of a Gaussian."""
+        """Return E σ of a Gaussian."""
         return means(self.sigma, self.before.kxx, self.before.kyy)
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """σ of samples of the value before."""
+        """Return σ of samples of the value before."""
         x, y = self.before.draw(sites, draws)
         return self.sigma(x), self.sigma(y)
 
     def expression(self, state: MomentMaps) -> Expression | None:
-        """σ of an expression."""
+        """Return σ of an expression."""
         inner = self.before.expression()
         if inner is None:
             return None
@@ -208,12 +208,12 @@ class ActivatedUnits(UnitsOfOne):
         return before, lambda x: self.sigma(function(x))
 
     def token_values(self, state: MomentMaps, context: Context) -> Pair:
-        """σ of the values before."""
+        """Return σ of the values before."""
         x, y = token_values(self.before, context)
         return self.sigma(x), self.sigma(y)
 
     def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
-        """σ of channels."""
+        """Return σ of channels."""
         values: Tensor = self.sigma(channels.values(self.before))
         return values
 

@@ -87,7 +87,7 @@ class Empirical(Distribution):
         return sites.take(self.x[chosen]), sites.take(self.y[chosen])
 
     def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
-        """None for kept samples."""
+        """Return None for stored samples."""
         return self.otherwise.fields(state, sites) if len(sites.shifts) > 1 else ()
 
     def without_samples(self) -> Distribution:
@@ -105,7 +105,7 @@ class Empirical(Distribution):
 
 
 def gaussian_draws(state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-    """x and y of Gaussian units at ``sites``: ``[count, pairs, blocks, shifts, *size]``."""
+    """Return x and y of Gaussian units at ``sites``: ``[count, pairs, blocks, shifts, *size]``."""
     covariance = _covariance(state, sites, draws)
     outputs, width = covariance.shape[2:], len(covariance)
     flat = covariance.reshape(width, width, -1)

@@ -42,7 +42,7 @@ def transformed(sigma: Activation, kxx: Tensor, kyy: Tensor, d: Tensor) -> tuple
 
 
 def means(sigma: Activation, kxx: Tensor, kyy: Tensor) -> tuple[Tensor, Tensor]:
-    """E σ(X) and E σ(Y): the first of the coefficients."""
+    """Return E σ(X) and E σ(Y), the first of the coefficients."""
     series = coefficients(sigma, torch.stack([kxx, kyy])) if kxx.shape == kyy.shape else None
     if series is None:
         return sigma.mean(kxx), sigma.mean(kyy)

@@ -130,7 +130,7 @@ class _PerturbedWalk(Walk):
 
 
 def finite_width(networks: Networks, x: Inputs, y: Inputs, seed: int) -> FiniteWidth:
-    """Spread and shift of every row; the same draws of the weights for all pairs."""
+    """Return spread and shift of every row; all pairs use the same draws of the weights."""
     x, y = (side.map(lambda t: t.double() if t.is_floating_point() else t) for side in (x, y))
     pairs = x.samples
     if networks.traced.symbolic is None:

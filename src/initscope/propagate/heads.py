@@ -30,7 +30,7 @@ def attention_weights(
     scale: float | None = None,
     both_signs: bool = False,
 ) -> Tensor:
-    """softmax(scale·q kᵀ + mask), ``[..., heads, queries, keys]``; a row that the mask leaves no key is zero.
+    """Return softmax(scale·q kᵀ + mask), ``[..., heads, queries, keys]``; rows without a key are zero.
 
     ``both_signs``: of -q too, after the heads of q.
     """

@@ -82,7 +82,7 @@ def run_on_values(
     Returns
     -------
     Value, constant, or a tuple of them
-        A constant where the result does not depend on the data.
+        A constant if the result does not depend on the data.
     """
     values = values_in((args, kwargs))
     with NoDropoutCalls():

@@ -70,7 +70,7 @@ class Networks:
         self._weights: dict[Node, frozenset[object]] = {}
 
     def of_samples(self, inputs: Inputs, generator: torch.Generator) -> Networks:
-        """The same for other samples, with random numbers from their beginning: the trace and the copy serve both."""
+        """Return networks for other samples, with the same random numbers, trace and copy."""
         again = Networks(
             self.traced, inputs, self.context.of_replicate(self.context.replicate, generator), self.draws, self._seed
         )
@@ -234,7 +234,7 @@ def constants_of(traced: Graph, node: Node) -> list[Any]:
 
 
 def tied_weights(traced: Graph) -> frozenset[int]:
-    """Drawn weights, by ``id``, that steps of different kinds read, as an embedding and the last Linear."""
+    """Return drawn weights, by ``id``, that steps of different kinds read, such as an embedding and the last Linear."""
     kinds: dict[int, set[str]] = {}
     for node in traced.calls:
         readers = [node] if node.op != "get_attr" else [reader for reader in traced.calls if node in reader.inputs]

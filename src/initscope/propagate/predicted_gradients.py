@@ -54,7 +54,7 @@ class Gradients:
 
     @classmethod
     def unknown(cls, rows: int, reason: str) -> Gradients:
-        """No row has a gradient, for this reason."""
+        """Return no gradient for any row, with this reason."""
         return cls(np.full(rows, np.nan), np.full(rows, np.nan), (reason,) * rows)
 
 
@@ -200,7 +200,7 @@ class _Backward:
         state = output.whole_moments()
         positions = positions_of(state)
         if positions > 4 * MOST_POSITIONS:
-            raise NotCovered(f"gradients need the covariances between {positions} positions")
+            raise NotCovered(f"gradients would need covariances between {positions} positions, which are too many")
         # These zeros take no time until they are read, and a step that is refused reads none of them. Those of NumPy
         # come in huge pages, of which the diagonal would touch every one.
         zeros = mmap(-1, 8 * len(state.sizes) * positions**2)

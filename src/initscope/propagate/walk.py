@@ -43,7 +43,7 @@ class Walk:
         self._dispatcher = Dispatcher(simulation, self._weights, self._values)
 
     def states(self) -> Iterator[tuple[Node, Any]]:
-        """(op, its value) in order, of the ops that have a row."""
+        """Yield (op, its value) in order, for the ops that have a row."""
         nodes = self._graph.calls
         last_use = {parent: node for node in nodes for parent in node.inputs}
         last_reader = _last_readers(nodes)

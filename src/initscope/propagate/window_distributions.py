@@ -95,7 +95,7 @@ class WindowMean(WindowUnits):
 
 
 class WindowMaximum(WindowUnits):
-    """The largest of a window, padding left out."""
+    """The maximum of a window without its padding."""
 
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
         """Return the largest of samples."""

@@ -46,7 +46,7 @@ JOINS: dict[str, Callable[[Floats], float]] = {
 
 
 def block_names(rows: Sequence[Row | RowStructure], depth: int | None = None) -> list[str]:
-    """Of every row the name of the block that it belongs to.
+    """Return for every row the name of its block.
 
     Parameters
     ----------

@@ -39,7 +39,9 @@ _LARGE = 40.0  # a logarithm from which on nothing is left of exp(-x)
 
 
 def participation(tokens: int, deviation: float) -> float:
-    r"""Mean of :math:`\sum_j p_j^2` of a softmax of T i.i.d. Gaussian logits: the inverse number of keys that count.
+    r"""Return the mean of :math:`\sum_j p_j^2` of a softmax of T i.i.d.
+
+    Gaussian logits: the inverse number of relevant keys. Gaussian logits: the inverse number of keys that count.
 
     .. math:: Y_2 = T\int_0^\infty u\;E[e^{2E-ue^E}]\;E[e^{-ue^E}]^{T-1}\,du, \qquad E\sim N(0, s^2)
 
@@ -264,7 +266,7 @@ def mean_token_cosine(gram: Array) -> Array:
     Returns
     -------
     array ``[...]``
-        NaN where fewer than two tokens are non-zero.
+        NaN if fewer than two tokens are nonzero.
 
     Examples
     --------

@@ -298,7 +298,7 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
 
 
 def _failures_below(k: np.ndarray, bits: int, eps: float) -> np.ndarray:
-    """Failures for θ/π just below k/m - eps: k itself fails above, everything under k - 2 eps m fails below."""
+    """Return failures for θ/π just below k/m - eps, where k itself fails above and all below k - 2 eps m fail below."""
     p = np.maximum(k / bits - eps, 0.0)
     below = np.ceil(k - 2 * eps * bits - 1e-9) - 1
     above = np.where(p > 0, _at_least(k, bits, p), 0.0)

@@ -124,7 +124,7 @@ class Ball:
         return self.radius
 
     def support(self, g: Array) -> Array:
-        """Radius times the norm of each row."""
+        """Return the radius times the norm of each row."""
         return self.radius * _norm(g)
 
     def width(self) -> float:
@@ -158,7 +158,7 @@ class Subspace:
         return self.radius
 
     def support(self, g: Array) -> Array:
-        """Radius times the norm of each row's projection."""
+        """Return the radius times the norm of each row's projection."""
         _, g, frame = _on_library_of(g, self._frame)
         return self.radius * _norm(g @ frame)
 

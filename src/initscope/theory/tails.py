@@ -45,7 +45,7 @@ def orlicz_norm(variable: Any, *, power: float = 2.0, psi: Callable[[np.ndarray]
     Returns
     -------
     float
-        The norm, infinite where there is none.
+        The norm, infinite if there is none.
 
     >>> from scipy import stats
     >>> round(orlicz_norm(stats.norm()) ** 2, 9), round(orlicz_norm(stats.expon(), power=1), 9)      # 8/3 and 2

@@ -31,7 +31,7 @@ _COVARIANCES = 1 << 26  # entries between positions of one batch of pairs: half 
 def pair_kernel(
     networks: Networks, left: Inputs, right: Inputs, index: tuple[Tensor, Tensor], *, tangents: bool
 ) -> Floats:
-    """Inner products per unit of the pairs at ``index`` (rows of ``left``, rows of ``right``): ``[replicates, pairs]``.
+    """Return inner products per unit of the pairs at ``index`` (of ``left``, of ``right``): ``[replicates, pairs]``.
 
     Return kernels for one replicate if everything is by formulas; also the tangent kernel if ``tangents``.
     """
@@ -129,7 +129,7 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
 
 
 def _per_unit(value: Value, budget: CovarianceBudget, *, tangents: bool) -> Tensor:
-    """⟨x, y⟩ over the number of units, or the tangent kernel."""
+    """Return ⟨x, y⟩ over the number of units, or the tangent kernel."""
     try:
         totals = value.totals()
     except NotCovered as error:

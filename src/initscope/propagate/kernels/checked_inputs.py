@@ -45,7 +45,7 @@ def bound_inputs(model: nn.Module, images: Any, name: str) -> Inputs:
 
 
 def on_device(model: nn.Module, device: Device, *values: Any) -> tuple[Any, ...]:
-    """The model, a copy if it is elsewhere, and the arrays as tensors there; as they are if ``device`` is None."""
+    """Return the model, copied to another device if needed, and the arrays as tensors there."""
     if device is None:
         return model, *values
     try:

@@ -75,7 +75,7 @@ class OffsetRecursion:
         return cls(layers, np.array(list(offsets), np.int64), tangent, wraps)
 
     def pairs(self, left: Side, right: Side, *, alike: bool) -> list[Floats]:
-        """Covariances, and tangents if wanted, of all pairs: ``[images, blocks, lanes]``."""
+        """Return covariances, and tangents if wanted, of all pairs: ``[images, blocks, lanes]``."""
         blocks, flat = _blocks(right), _flat(left)
         tasks = meetings(len(left), len(blocks), LANES, alike=alike)
         totals = np.zeros((1 + self.tangent, len(left), len(blocks), LANES))
@@ -102,7 +102,7 @@ class OffsetRecursion:
         return totals[0], totals[1]
 
     def _scratch(self) -> tuple[Any, ...]:
-        """Memory for a walk, and the coefficients of the duals."""
+        """Return memory for a walk, and the coefficients of the duals."""
         geometry, sizes, *_ = self.layers
         padded = sizes[:-1] + geometry[:, :, 3:].sum(axis=2)
         widest = int(max(padded[:, 1].max(), sizes[-1, 1]))

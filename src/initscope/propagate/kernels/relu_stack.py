@@ -55,7 +55,7 @@ class ReluStack:
 
 
 def stack_of(graph: Graph, context: Context, shape: tuple[int, ...]) -> ReluStack | None:
-    """The stack that the model is on inputs of ``shape``; None for other layers, branches or weight distributions."""
+    """Return the stack for the model on inputs of ``shape``; None for other layers, branches or distributions."""
     first, *nodes = graph.nodes
     if len(shape) not in (1, 3) or graph.symbolic is None or not nodes or graph.output is not nodes[-1]:
         return None

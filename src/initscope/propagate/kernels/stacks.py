@@ -74,7 +74,7 @@ def _before(taps: FilterTaps, columns: npt.NDArray[np.int64], width: int) -> int
 
 
 def stack_kernel(stack: ReluStack, images: Tensor, others: Tensor | None, *, tangent: bool) -> tuple[Floats, ...]:
-    """Covariances of all pairs and the variances of both sides; of the tangent kernel if ``tangent``. float32 inside.
+    """Return covariances of all pairs and the variances of both sides; of the tangent kernel if ``tangent``.
 
     ``images``, ``others``: ``[images, channels, height, width]`` or ``[images, features]``; None: the same.
     """
@@ -174,7 +174,7 @@ def _add(
 def _through(
     steps: Any, anchor: Part, block: Part, scratch: _fused.Scratch, *, tangent: bool
 ) -> tuple[Floats, Floats | None]:
-    """Covariances, and tangents if wanted, of an image and a block of others: ``[positions, lanes]``."""
+    """Return covariances, and tangents if wanted, of an image and a block of others: ``[positions, lanes]``."""
     k = np.empty(block.images.shape[1:], np.float32)
     _fused.products(anchor.images, block.images, k)
     theta: Floats | None = None

@@ -139,11 +139,11 @@ class Shifted(UnitByUnit):
         return lookup(self.before, offset) - a * n - m * b + a * b
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """Constants do not move."""
+        """Return zero: constants do not change."""
         return tangents(self.before, offset)
 
     def table_shares(self, table: frozenset[object]) -> list[Any]:
-        """Constants have no share."""
+        """Return zero: constants have no share."""
         return self.before.table_shares(table)
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
@@ -166,7 +166,7 @@ class Multiplied(OfSeveral):
         return first * moved_too + moved * second
 
     def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
-        """Times the Gram matrix of the other factor."""
+        """Multiply by the Gram matrix of the other factor."""
         first, second = self.terms
         return [(first, gradients * channels.gram(second)), (second, gradients * channels.gram(first))]
 
@@ -226,7 +226,7 @@ class Activations(UnitByUnit):
         return _INTEGRAL if self.sigma.method == "quadrature" else 1
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Four duals."""
+        """Return the four duals."""
         covariance = lookup(self.before, offset)
         first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
         if offset is EVERY:
@@ -268,7 +268,7 @@ class Activations(UnitByUnit):
         return result
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """Times E σ'(X)σ'(Y), by which gradients pass."""
+        """Multiply by E σ'(X)σ'(Y), as gradients are."""
         first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
         return slopes(self.sigma, first, second, values(self.before, offset)) * tangents(self.before, offset)
 
@@ -281,7 +281,7 @@ class Activations(UnitByUnit):
         return batch_dual(self.sigma, before)
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """By E σ'(X_p)σ'(X_p')."""
+        """Multiply gradients by E σ'(X_p)σ'(X_p')."""
         return activation_gradients(self.sigma, self.before, gradients, channels)
 
 
@@ -329,7 +329,7 @@ def activation_gradients(sigma: Activation, before: MomentMaps, gradients: Tenso
 
 
 def _slopes(sigma: Activation, gram: Tensor) -> Tensor:
-    """E σ'(X_p)σ'(X_p') of Gaussian units; of many with nearly the same variance, between values at some angles."""
+    """Return E σ'(X_p)σ'(X_p') of Gaussian units; for nearly equal variances, interpolated over angles."""
     if not bool(torch.isfinite(gram).all()):
         raise NotCovered("the mean square before it is beyond the largest number of its precision")
     variance = gram.diagonal(dim1=-2, dim2=-1)

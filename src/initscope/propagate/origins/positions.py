@@ -111,7 +111,7 @@ class SelectedBlocks(OfOne):
     blocks: tuple[int, ...]
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Of these blocks."""
+        """Return the covariances of these blocks."""
         return lookup(self.before, offset)[:, :, list(self.blocks)]
 
     def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
@@ -119,7 +119,7 @@ class SelectedBlocks(OfOne):
         return (self.before, 1.0, 1.0) if len(self.before.sizes) == len(self.blocks) == 1 else None
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
-        """To these blocks."""
+        """Return the gradients at these blocks."""
         shape = list(gradients.shape)
         shape[-3] = len(self.before.sizes)
         return gradients.new_zeros(shape).index_add_(gradients.dim() - 3, torch.tensor(self.blocks), gradients)

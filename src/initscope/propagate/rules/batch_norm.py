@@ -41,7 +41,7 @@ class BatchNormalized(Distribution):
     zero_mean = True
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """Whole batches, normalized."""
+        """Normalize whole batches."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         z = draws.normal((draws.count, len(root)), like=root) @ root.T

@@ -48,7 +48,7 @@ def add(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
 
 @operation("sub", reads=("means",), elementwise=True)
 def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
-    """Difference, as the sum with the negative."""
+    """Subtract by adding the negative."""
     if _one_for_all_channels(a, b):
         x, y = _factors(a, b)
         return a.shifted(alpha * x, alpha * y) if bool(x.any()) or bool(y.any()) else a
@@ -57,7 +57,7 @@ def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
 
 @operation("neg", reads=(), elementwise=True)
 def negative(context: Context, a: Any) -> Any:
-    """Minus."""
+    """Negate."""
     return multiply(context, a, -1)
 
 

@@ -32,14 +32,14 @@ __all__ = ["batch_norm", "channel_mean", "group_norm", "layer_norm", "rms_norm"]
 
 @rule(nn.LayerNorm, reads=("means",), fixed=True)
 def layer_norm(module: nn.LayerNorm, state: MomentMaps, context: Context) -> MomentMaps:
-    """Each sample (or each position of it) less its mean, over its standard deviation."""
+    """Subtract the mean of each sample (or each of its positions), and divide by its standard deviation."""
     over = _normalized_axes(module.normalized_shape, state)
     return affine(_divided(_centered(state, over), over, module.eps), module.weight, module.bias)
 
 
 @rule(nn.RMSNorm, reads=(), fixed=True)
 def rms_norm(module: nn.RMSNorm, state: MomentMaps, context: Context) -> MomentMaps:
-    """Each sample (or each position of it) over its root mean square."""
+    """Divide each sample (or each of its positions) by its root mean square."""
     over = _normalized_axes(module.normalized_shape, state)
     eps = torch.finfo(state.kxx.dtype).eps if module.eps is None else module.eps
     return affine(_divided(state, over, eps), module.weight, None)
@@ -47,7 +47,7 @@ def rms_norm(module: nn.RMSNorm, state: MomentMaps, context: Context) -> MomentM
 
 @rule(nn.GroupNorm, reads=("means",), fixed=True)
 def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> MomentMaps:
-    """Each group of channels of a sample less its mean, over its standard deviation."""
+    """Subtract the mean of each group of channels of a sample, and divide by its standard deviation."""
     groups = module.num_groups
     if state.channels // groups < WIDE_GROUP:
         raise NotCovered(f"only {state.channels // groups} channels are in a group, so its divisor stays random")

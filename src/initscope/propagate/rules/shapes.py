@@ -23,7 +23,7 @@ __all__ = ["KEEPS_VALUES", "MOVES", "move_of", "moves_units"]
 
 @rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, reads=())
 def dropout(module: nn.Module, state: Value, context: Context) -> Value:
-    """Off, as in evaluation."""
+    """Return the value unchanged, as in evaluation."""
     return state
 
 
@@ -36,7 +36,7 @@ def moves_units(module: nn.Module, state: Value, context: Context) -> Value:
 
 @rule(padding._ConstantPadNd, reads=())
 def constant_padding(module: Any, state: Value, context: Context) -> Value:
-    """Zeros around; other constants do not fit zero-mean maps."""
+    """Pad with zeros; other constants do not fit zero-mean maps."""
     if state.random and module.value != 0:
         raise NotCovered(f"it pads with {module.value}, which is not random")
     return state.moved(module)  # type: ignore[no-any-return]
@@ -87,7 +87,7 @@ for _name in MOVES:
 
 @operation("pad", reads=())
 def pad(context: Context, state: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
-    """Zeros, or copies, around; other constants do not fit zero-mean maps."""
+    """Pad with zeros or copies; other constants do not fit zero-mean maps."""
     if is_random(state) and mode == "constant" and value is not None and value != 0:
         raise NotCovered("it pads with a constant, which is not random")
     return _move("pad")(context, state, pad, mode, value)

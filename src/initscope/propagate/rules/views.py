@@ -81,7 +81,7 @@ def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> Any
     Returns
     -------
     MomentMaps or UnitView
-        The units after the op, where they stood before.
+        The units after the op, at their earlier positions.
     """
     args = [value.units() if is_random(value) else value for value in args]
     views = [value for value in args if is_view(value)]

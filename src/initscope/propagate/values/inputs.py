@@ -233,7 +233,7 @@ class InputProducts(Origin):
         return (first * second).mean(dim=3)
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """Zero: no weights have touched the values."""
+        """Return zero, because no weights act on the values."""
         return torch.zeros_like(self.cross(offset, values))
 
     def batch_parent(self) -> MomentMaps | None:

@@ -124,5 +124,5 @@ class RoutedTokens(Value):
         return self.with_base(layer(self.base))
 
     def released(self, *, origin: bool, distribution: bool) -> RoutedTokens:
-        """As the maps."""
+        """Do the same as the maps."""
         return replace(self, note="", base=self.base.released(origin=origin, distribution=distribution))

@@ -129,7 +129,7 @@ class UnitView(Value):
         return SampledUnits(x, y, status, weights=base.weights, sample_axis=axis, count=len(base.kxx))
 
     def released(self, *, origin: bool, distribution: bool) -> UnitView:
-        """As the maps."""
+        """Do the same as the maps."""
         return replace(self, note="", base=self.base.released(origin=origin, distribution=distribution))
 
     def moment_maps(self) -> tuple[MomentMaps, ...]:
