@@ -189,7 +189,7 @@ def test_rates_above_the_edge_of_a_quadratic_diverge():
 
 
 def test_every_loss_of_a_scan_was_reached_at_the_rate_next_to_it():
-    """A loss with a constant gradient falls in proportion to the rate; a rate off by one step of the scan is 3 times."""
+    """A loss with a constant gradient falls in proportion to the rate; a wrong rate is off by a factor of 3."""
     model = nn.Linear(5, 1)
     batch = draw_batch(model, torch.randn(32, 5), torch.zeros(32, 1), 32, 0)
     setup = Setup(model, batch, lambda output, _: output.mean(), OptimizerSpec(torch.optim.SGD, 1e-3), 0)
