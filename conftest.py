@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import gc
 import importlib.util
 import locale
 import os
@@ -67,6 +68,17 @@ def pytest_configure(config):
     """Hide packages before the first test module is read."""
     if packages := config.getoption("--without"):
         sys.meta_path[:] = [Hiding(finder, packages.split(",")) for finder in sys.meta_path]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect no garbage among modules and tests, which are all kept: it takes a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path):

@@ -124,6 +124,7 @@ def _result(report: Any) -> dict[str, Any]:
 
 def run_one(set_name: str, name: str, version: str, limit: float, **options: Any) -> Outcome:
     """Inspect one program in a process of its own."""
+
     import initscope
 
     assert callable(initscope.inspect)  # loaded once, here, and not in every process

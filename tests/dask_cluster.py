@@ -17,9 +17,10 @@ PATIENCE = 600
 
 
 class Cluster:
-    """A scheduler and two workers, to start and to kill."""
+    """A scheduler and workers, to start and to kill."""
 
-    def __init__(self):
+    def __init__(self, workers=2):
+        self.count = workers
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -29,7 +30,7 @@ class Cluster:
     def start(self):
         self.scheduler = run("-m", "distributed.cli.dask_scheduler", "--port", str(self.port), "--host", "127.0.0.1",
                              "--no-dashboard", "--no-show")  # fmt: skip
-        self.workers = [self.worker() for _ in range(2)]
+        self.workers = [self.worker() for _ in range(self.count)]
 
     def worker(self):
         return run("-m", "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from initscope.cli import main
 from initscope.errors import InputError
 
 pytestmark = [
@@ -142,12 +143,19 @@ def test_outputs_that_cannot_be_written(monkeypatch, tmp_path):
 
 
 def test_drivers_on_a_shared_cluster(monkeypatch, tmp_path):
+    """Processes take seconds to start: one worker, and what is expected is computed in this one."""
     pytest.importorskip("dask")  # not "distributed", which a folder of the tests is called too
     from attacks import shared_cluster
 
+    def alone(words, file="alone.npy"):
+        main(words.split())
+        return Path(file).read_bytes()
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shared_cluster, "SIZE", 40)
+    monkeypatch.setattr(shared_cluster, "alone", alone)
     attack = shared_cluster.Attack()
+    attack.cluster = shared_cluster.Cluster(workers=1)
     attack.cluster.start()
     try:
         attack.two_drivers(0)

@@ -142,15 +142,18 @@ def test_each_commit_inspects_another_part_until_the_time_is_used(monkeypatch, c
     assert len(orders[0]) == 6
 
     def run_one(set_name, name, version, limit, **options):
-        errors = (
-            [["IS201", "loss-floor", ""]] if (set_name, version) in {("demo", "faulty"), ("second", "healthy")} else []
-        )
-        return Outcome(name, version, errors, "", False, 1.0)
+        errors = [["IS201", "loss-floor", ""]] if (name, version) in wrong else []
+        return Outcome(name, version, errors, "no model" if failing else "", False, 1.0)
 
     monkeypatch.setattr(rotation, "run_one", run_one)
     monkeypatch.setattr(rotation, "set_names", lambda: ["demo", "frozen_of_nobody", "second"])
     monkeypatch.setattr(rotation, "load", lambda name: next(part for part in parts if part.name == name))
+    wrong, failing = {("bug", "faulty"), ("good", "healthy")}, False
     assert rotation.main(["a", "--seconds", "9"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "6 of 6 programs inspected, 1 failed"
-    rotation.main(["a", "--seconds", "2.5"])
-    assert capsys.readouterr().out.splitlines()[-1].startswith("3 of 6 programs")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "6 of 6 programs inspected, 0 without a report, 2 new false errors"
+    monkeypatch.setattr(rotation, "KNOWN", {("demo", "good")})
+    assert rotation.main(["a", "--seconds", "9"]) == 0
+    wrong, failing = {("bug", "faulty")}, True
+    assert rotation.main(["a", "--seconds", "2.5"]) == 1
+    assert "3 of 6 programs inspected, 3 without" in capsys.readouterr().out.splitlines()[-1]

@@ -130,6 +130,16 @@ def test_ops_that_round_have_no_gradient(name):
     assert not x.grad.any()
 
 
+def test_the_largest_values_have_a_gradient_and_their_indices_have_none():
+    x = torch.randn(100, requires_grad=True)
+    values, indices = x.topk(3)
+    values.sum().backward()
+    assert x.grad.sum() == 3
+    assert not indices.requires_grad
+    assert not OPS["topk"].traits.rounds
+    assert OPS["argsort"].traits.rounds
+
+
 def test_random_ops_differ_from_run_to_run():
     x = torch.rand(200)
     for name in ("rand_like", "randn_like", "bernoulli", "poisson"):

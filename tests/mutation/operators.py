@@ -71,6 +71,8 @@ def _nodes(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "type_params"):
             continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue  # of zip: a guard
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr) or _is_for_types(child):
                 continue

@@ -68,6 +68,7 @@ def nearest(root: Path, place: Place) -> list[str]:
     for path in sorted((root / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
         mentions = sum(len(re.findall(rf"\b{re.escape(name)}\b", text)) for name in names)
+        mentions += text.count(stem) if len(stem) > 4 else 0
         near = 3 * bool(mentions) + 2 * (stem in path.stem) + 2 * (of_package in path.parents)
         near += bool(re.search(rf"\b{re.escape(dotted)}\b", text))
         if near > 1:

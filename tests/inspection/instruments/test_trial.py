@@ -26,6 +26,9 @@ from initscope.graph import Inputs
 from initscope.inspection.instruments import budget as budget_module
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets
+from initscope.inspection.instruments.optimizers import OptimizerSpec
+from initscope.inspection.instruments.rates import scan_rates
+from initscope.inspection.instruments.training import Setup, train
 
 
 def trial_of(program, **options):
@@ -183,6 +186,18 @@ def test_rates_above_the_edge_of_a_quadratic_diverge():
     below = run_trial(model, x, y, F.mse_loss, torch.optim.SGD, 0.7 * edge)
     assert above.outcome == "diverges"
     assert below.outcome != "diverges"
+
+
+def test_every_loss_of_a_scan_was_reached_at_the_rate_next_to_it():
+    """A loss with a constant gradient falls in proportion to the rate; a wrong rate is off by a factor of 3."""
+    model = nn.Linear(5, 1)
+    batch = draw_batch(model, torch.randn(32, 5), torch.zeros(32, 1), 32, 0)
+    setup = Setup(model, batch, lambda output, _: output.mean(), OptimizerSpec(torch.optim.SGD, 1e-3), 0)
+    user = train(setup, 20)
+    scan = scan_rates(setup, 1e-3, user, 20, 2000, None, None)
+    falls = [(user.losses[0] - loss) / rate for loss, rate in zip(scan.losses, scan.rates, strict=True)]
+    assert len(falls) > 3
+    assert falls == pytest.approx([falls[-1]] * len(falls), rel=0.02)
 
 
 class Named(nn.Module):
