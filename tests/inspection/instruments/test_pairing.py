@@ -69,6 +69,12 @@ def test_targets_are_compared_with_other_outputs(name):
     assert getattr(pairing, field) > 0.75
 
 
+def test_nothing_is_said_where_another_axis_is_as_long_as_that_of_the_samples():
+    """Time first is right here, and cannot be distinguished from samples first."""
+    x, y = torch.randn(T, T, 4), torch.randint(K, (T, T))
+    assert examine_pairing(Sequence(1, 0, 2), x, y, lambda o, y: flat(o, y.T)) is None
+
+
 def test_columns_of_real_numbers():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(4 * T, T))

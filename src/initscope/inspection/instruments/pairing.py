@@ -11,13 +11,15 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.graph import Batch
-from initscope.inspection.instruments.batches import SAMPLES, draw_batch
+from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.free_output import FreeOutput
 from initscope.inspection.instruments.outputs import Loss, loss_value
 from initscope.results import Result
 
 __all__ = ["Pairing", "examine_pairing"]
 
+_SAMPLES = 29
+"""Samples of the batch, at most: few other axes are as long."""
 _PROBES = 12
 """Targets that are changed, one at a time."""
 _CLEAR = 0.5
@@ -46,7 +48,7 @@ class Pairing(Result):
 
 
 def examine_pairing(
-    model: nn.Module, inputs: Any, targets: Any, loss: Loss | None, *, samples: int = SAMPLES, seed: int = 0
+    model: nn.Module, inputs: Any, targets: Any, loss: Loss | None, *, samples: int = _SAMPLES, seed: int = 0
 ) -> Pairing | None:
     """Change single targets of a batch and record which outputs the gradient of the loss changes at.
 
@@ -77,11 +79,11 @@ def examine_pairing(
 
 def _paired(output: Any, batch: Batch, loss: Loss | None, seed: int) -> Pairing | None:
     targets, samples = batch.targets, len(batch)
-    if loss is None or not isinstance(targets, Tensor) or not targets.dim() or len(targets) != samples or samples < 2:
+    if loss is None or not isinstance(targets, Tensor) or targets.shape[:1] != (samples,) or samples < 2:
         return None
     free = FreeOutput(output, targets, loss, samples)
     axes = _corresponding(free.tensors[0].shape, targets.shape, samples) if len(free.tensors) == 1 else None
-    if axes is None:
+    if axes is None or samples in targets.shape[1:]:  # which axis holds the samples is not clear
         return None
     values = free.tensors[0].detach().clone().requires_grad_(True)
 
