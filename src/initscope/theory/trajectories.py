@@ -191,8 +191,8 @@ def scale_reach(angle: float, depth: int) -> float:
     k is the cosine of the images of two inputs at angle θ after ``depth`` layers
     (`initscope.theory.angles.relu_cosine`, repeated), for a circle of radius 1. The reach is the infimum over all θ
     (Federer 1959). It is 1 for the circle itself (depth 0). After one layer
-    :math:`r(\theta) \approx \sqrt{3\pi\theta}/4`: the reach of the image is 0, as it is for a curve with bends. r(θ) says how far this is
-    visible at the scale θ. Beyond the sources [Maillard2022]_.
+    :math:`r(\theta) \approx \sqrt{3\pi\theta}/4`: the reach of the image is 0, as it is for a
+    curve with bends. r(θ) says how far this is visible at the scale θ. Beyond the sources [Maillard2022]_.
 
     Parameters
     ----------
