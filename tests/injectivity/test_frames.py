@@ -11,7 +11,6 @@ from initscope.errors import InputError
 from initscope.injectivity import decide, stability
 from initscope.injectivity.bounding import bound_frame
 from initscope.injectivity.frame_search import least_frame
-from initscope.injectivity.frame_search import least_frame
 from initscope.injectivity.frames import cell_minimum, pair_ratio
 
 
