@@ -53,8 +53,8 @@ def figures() -> None:
     }
     for name, result in pictures.items():
         with atomic_path(HERE / f"injectivity_{name}.svg") as path:
-            figure = result.plot()
-            getattr(figure, "figure", figure).savefig(path, format="svg", metadata={"Date": None})
+            figure = result.figure() if hasattr(result, "figure") else result.plot().figure
+            figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -66,9 +66,9 @@ def run(
 def half_injective(inputs: int, depth: int, *, draws: int = 120, seed: int = 0) -> Number:
     """Return the expansivity at which half of the chains of Gaussian ReLU layers of equal width are injective.
 
-    Each chain is decided exactly (`initscope.injectivity.deep_collision`), for the outlook of [Maillard2022]_. Widths
-    go up and down: one more unit after a chain that is not injective, one less after one that is. So most draws are near
-    the wanted width.
+    Each chain is decided exactly (`initscope.injectivity.deep_collision`), for the outlook of [Maillard2022]_.
+    Widths go up and down: one more unit after a chain that is not injective, one less after one that is. So most
+    draws are near the wanted width.
 
     Parameters
     ----------

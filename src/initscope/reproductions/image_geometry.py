@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ class ImageGeometry(Result):
         """Return the measured values by name."""
         return {name: number for panel in self.panels for name, number in panel.numbers().items()}
 
-    def plot(self) -> Figure:
+    def figure(self) -> Figure:
         """Plot the four comparisons."""
         return panels(*(panel.plot for panel in self.panels))
 
@@ -101,7 +101,7 @@ def run(
                 for name, value in _shape(hidden, tangent).items():
                     measured.setdefault((name, depth), []).append(value)
                 measured.setdefault(("breakpoints", depth), []).append(breaks)
-    formulas = {
+    formulas: dict[str, Callable[[int], float]] = {
         "length": lambda depth: length_factor([width] * depth),
         "angular length": lambda depth: angular_length_factor([width] * depth),
         "area of a small disk": lambda depth: volume_moment([width] * depth, 2),
