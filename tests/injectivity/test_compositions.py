@@ -82,9 +82,9 @@ def meets(first, second):
 
 
 def test_decisions_are_those_of_linear_programs_over_all_pairs_of_cones():
-    """Also for pairs that `deep_collision` leaves out, with different or many active rows."""
+    """Also for pairs that `deep_collision` leaves out. Of seed 6 only the images of different cones meet."""
     decisions = []
-    for seed in (0, 1, 5):
+    for seed in (0, 5, 6):
         layers = chain(np.random.default_rng([1, seed]), 8, 2)
         cones = deep_cones(layers)
         ranks = [np.linalg.matrix_rank(cone.matrix) for cone in cones]
