@@ -14,7 +14,7 @@ import matplotlib
 
 from initscope._utils.files import atomic_path, write_text
 from initscope.injectivity import thresholds
-from initscope.reproductions import collision_search, stability_curve
+from initscope.reproductions import collision_search, get, stability_curve
 from initscope.reproductions.collision_search import CollisionCurve, CollisionPoint
 from initscope.theory.injectivity import order_parameter
 
@@ -47,10 +47,14 @@ def figures() -> None:
         "order_parameter": order_parameter(6.0),
         "stability": stability_curve.run(draws=50),
         "collisions": known(),
+        "deep": get("injectivity-deep-tightness").run("full").result,
+        "inverse": get("injectivity-inverse-lipschitz").run("full").result,
+        "image": get("injectivity-image-geometry").run("full").result,
     }
     for name, result in results.items():
         with atomic_path(HERE / f"injectivity_{name}.svg") as path:
-            result.plot().figure.savefig(path, format="svg", metadata={"Date": None})
+            figure = result.figure() if hasattr(result, "figure") else result.plot().figure
+            figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import pytest
 from scripts import load_script
 
 from initscope.reproductions import Number, all_reproductions, get
+from initscope.reproductions._statistics import extrapolate
+from initscope.reproductions.deep_tightness import half_injective, median_width
 from initscope.reproductions.protocol import full_scale_status
 
 ROOT = Path(__file__).parents[2]
@@ -52,14 +54,6 @@ def test_counts_of_the_readme_use_the_right_number_of_the_verb():
         ("talk-metric-learning", {"cross-entropy+triplet minus cross-entropy, 100 labels": Number(-0.0185, 0.0043)}),
         ("talk-tessellation", {"equal parameters, 8 × 11": Number(12_000.0, 113.0)}),
         (
-            "injectivity-ground-states",  # near e(α) for one α; a clear decrease for the others
-            {
-                "α = 3: found, and full RSB, inputs n 400": Number(0.12, 0.0026),
-                "α = 4: found, and full RSB, inputs n 400": Number(0.32, 0.005),
-                "α = 6: found, and full RSB, inputs n 400": Number(0.81, 0.0087),
-            },
-        ),
-        (
             "talk-hashing",  # the talk's six rows of networks, which differ here, within a point
             {f"NN-{layers} {bits}": Number(value + 0.9, 0.2) for layers, bits, value in TALK},
         ),
@@ -77,6 +71,9 @@ def test_contrary_outcomes_are_not_confirmed_until_a_number_supports_the_claim(i
     [
         ("injectivity-collisions", {"found at n = 1000, α = 6": Number(2 / 3)}),
         ("injectivity-collisions", {"found at n = 50, α = 30": Number(1 / 3)}),
+        ("injectivity-ground-states", {"α = 4: extrapolated": Number(0.36, 0.01)}),
+        ("injectivity-deep-tightness", {"n = 2, layers L 32": Number(12.0, 0.2)}),
+        ("injectivity-inverse-lipschitz", {"n → ∞: extrapolated, expansivity α 20": Number(0.28, 0.01)}),
         ("cnn-rgb-statistics", {"norm difference, nearest definition (%)": Number(11.0, 0.5)}),
         ("cnn-rgb-statistics", {"angle": Number(11.7, 0.24)}),
     ],
@@ -153,3 +150,47 @@ def test_the_opposite_of_isometry_needs_shares_that_rise_as_predicted(id, change
         rows = list(result.rows)
         rows[index] = replace(rows[index], measured=value)
         assert not declared.holds(replace(result, rows=tuple(rows)))
+
+
+def test_medians_of_up_and_down_trials_have_the_right_errors():
+    """The spread of z is near 1 for 70 sequences of 50 trials of a logistic curve; an error off by 35 % fails."""
+
+    def z(seed):
+        rng = np.random.default_rng(seed)
+        median = 20 + rng.uniform()
+        number = median_width(lambda width, _: bool(rng.logistic(median, 1.2) < width), 17, 50)
+        return (number.value - median) / number.error
+
+    values = [z(seed) for seed in range(70)]
+    assert abs(np.mean(values)) < 0.45
+    assert 0.7 < np.std(values) < 1.3
+
+
+def test_half_of_the_layers_are_injective_where_the_exact_probability_is_one_half():
+    """For two inputs 1 - m(m - 2)/2^(m - 1) crosses one half between 7 and 8 units; |z| < 4 catches .4."""
+    half = half_injective(2, 1, draws=300)
+    assert half.error < 0.1
+    assert abs(half.value - 7.27 / 2) < 4 * half.error
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.15])
+def test_the_geometry_of_images_is_compared_with_its_formulas(factor):
+    declared = get("injectivity-image-geometry")
+    result = declared.produce(**declared.small)
+    assert declared.holds(result)
+    for name in ("breakpoints", "reach"):
+        panel = getattr(result, name)
+        rows = tuple(replace(row, predicted=factor * row.predicted) for row in panel.rows)
+        assert not declared.holds(replace(result, **{name: replace(panel, rows=rows)}))
+
+
+@pytest.mark.parametrize("power", [2 / 3, 1.0])
+def test_extrapolations_have_the_right_errors(power):
+    """The spread of z of 300 fits; an error that is off by 20 % fails."""
+    sizes, errors, z = np.array([10.0, 20.0, 50.0, 100.0]), np.array([0.04, 0.03, 0.02, 0.01]), []
+    for seed in range(300):
+        means = 1 + 2 * sizes**-power + errors * np.random.default_rng(seed).standard_normal(4)
+        limit = extrapolate(sizes, means, errors, power=power)
+        z.append((limit.value - 1) / limit.error)
+    assert abs(np.mean(z)) < 0.25
+    assert 0.8 < np.std(z) < 1.1

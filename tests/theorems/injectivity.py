@@ -223,3 +223,43 @@ def gordon():
     return Witness(
         [bound, len(quantiles) / beyond[crossing]], error=[error, 4e-5]
     )  # one step of the grid is α²/400,000 = 1.5e-4
+
+
+def unstable_cells():
+    """With one input the two cells have the positive and the negative weights; how many of them are short."""
+    weights = np.random.default_rng(1).normal(size=(200_000, 12))
+    norms = [np.linalg.norm(np.maximum(sign * weights, 0), axis=1) for sign in (1, -1)]
+    expected = drawn((norms[0] < 0.8).astype(float) + (norms[1] < 0.8))
+    return Witness(expected.value, expected.error)
+
+
+def half_of_one_layer():
+    """Shares at 7 and 8 units; the example is a fit with an error of .08."""
+    rng = np.random.default_rng(1)
+    low, high = (np.mean([injective(layer) for layer in rng.normal(size=(1500, m, 2))]) for m in (7, 8))
+    return Witness((7 + (0.5 - low) / (high - low)) / 2, 0.08)
+
+
+def image_geometry():
+    """Of one layer: tangents at right angles to the input, whose products are independent of the signs."""
+    rng = np.random.default_rng(2)
+
+    def layer(width, inputs=2):
+        return rng.normal(size=(200_000, width, inputs))
+
+    weights = layer(6)
+    length = np.linalg.norm((weights[:, :, 0] > 0) * weights[:, :, 1], axis=1) * math.sqrt(2 / 6)
+    weights = layer(4)
+    hidden, tangent = np.maximum(weights[:, :, 0], 0), (weights[:, :, 0] > 0) * weights[:, :, 1]
+    sizes = np.maximum(np.linalg.norm(hidden, axis=1), 1e-9)
+    along = np.einsum("ij,ij->i", hidden, tangent) / sizes
+    angular = np.sqrt(np.maximum((tangent**2).sum(axis=1) - along**2, 0)) / sizes
+    ends = layer(5) @ np.array([[1.0, math.cos(1.0)], [0.0, math.sin(1.0)]])
+    breaks = (ends[:, :, 0] * ends[:, :, 1] < 0).sum(axis=1)
+    weights = layer(6)
+    turn = np.arctan2(np.linalg.norm(weights[:, 0], axis=1), np.linalg.norm(np.maximum(weights[:, 1:, 0], 0), axis=1))
+    weights = layer(8)
+    grams = np.einsum("ijk,ij,ijl->ikl", weights, weights[:, :, 0] > 0, weights)
+    volume = np.sqrt(np.maximum(np.linalg.det(grams), 0)) * 2 / 8
+    values = [drawn(samples) for samples in (length, angular, breaks, turn > 0.5, volume)]
+    return Witness([value.value for value in values], [value.error for value in values])

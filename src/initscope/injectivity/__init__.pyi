@@ -11,9 +11,9 @@ from . import (
     verification as verification,
 )
 from .compositions import (
-    Sector as Sector,
+    Cone as Cone,
     deep_collision as deep_collision,
-    deep_sectors as deep_sectors,
+    deep_cones as deep_cones,
 )
 from .decision import (
     decide as decide,

@@ -18,7 +18,7 @@ import numpy as np
 
 from initscope.injectivity._layer import Floats
 
-__all__ = ["FrameBounds", "bound_frame"]
+__all__ = ["FrameBounds", "bound_frame", "separate"]
 
 CIRCUIT = 1e-9
 """Distance from 0 to the convex hull of unit rows below which the hull counts as containing 0."""
@@ -80,20 +80,26 @@ def _points(weight: Floats, bias: Floats | None) -> Floats:
 
 def _circuit(points: Floats, active: tuple[int, ...]) -> tuple[list[int], Floats | None]:
     """Return a circuit among the rows that are not active, or a point at which all of them are negative."""
-    from scipy.optimize import nnls
-
     live = np.setdiff1d(np.arange(len(points)), active)
     live = live[np.linalg.norm(points[live], axis=1) > 0]
     if not len(live):
         return [], np.zeros(points.shape[1])
-    system = np.vstack([points[live].T, np.ones(len(live))])
+    weights, z = separate(points[live])
+    return ([], z) if z is not None else ([int(row) for row in live[weights > 1e-12]], None)
+
+
+def separate(points: Floats) -> tuple[Floats, Floats | None]:
+    """Return weights of the point nearest to 0 in the hull of unit vectors, and a z with ``points @ z < 0`` or None."""
+    from scipy.optimize import nnls
+
+    system = np.vstack([points.T, np.ones(len(points))])
     weights, distance = nnls(system, np.concatenate([np.zeros(points.shape[1]), [1.0]]))
     if distance > CIRCUIT:
-        nearest = points[live].T @ weights
+        nearest = points.T @ weights
         z = -nearest / np.linalg.norm(nearest)
-        if (points[live] @ z).max() < 0:
-            return [], z
-    return [int(row) for row in live[weights > 1e-12]], None
+        if (points @ z).max() < 0:
+            return weights, z
+    return weights, None
 
 
 def _children(circuit: list[int], inactive: frozenset[int], rows: int) -> Iterator[tuple[int, frozenset[int]]]:

@@ -52,8 +52,8 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, restarts: int = 24, se
 
     A is exact if there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so
     vertices suffice). It is also exact for rows in general position without bias if their vertices can be listed in
-    ``seconds``: 54 rows of 6 inputs take half a minute, 63 rows of 7 inputs ten minutes. Otherwise, points with few
-    active rows give an upper bound, and branch and bound gives a lower bound in ``seconds``
+    ``seconds``: 54 rows of 6 inputs take half a minute, 63 rows of 7 inputs ten minutes. Otherwise, two
+    searches give an upper bound, and branch and bound gives a lower bound in ``seconds``
     (`initscope.injectivity.bounding`), which is above 0 for up to about six inputs. κ is the best pair found by local
     optimization from ``restarts`` points: an upper bound that
     is usually exact for few inputs.
@@ -210,19 +210,15 @@ def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
 
 
 def _sampled_minimum(weight: Floats, bias: Floats | None, rng: np.random.Generator) -> tuple[float, Floats]:
-    """Return the least singular value of the active rows over random vertices and points of a short search."""
-    from initscope.injectivity.search import find_collision
+    """Return the least singular value of the active rows, by searches for few active rows and for a small value."""
+    from initscope.injectivity.frame_search import least_frame
+    from initscope.injectivity.search import least_active
 
-    n = weight.shape[1]
-    search = find_collision(weight, bias, seconds=2.0, seed=int(rng.integers(2**31)))
-    candidates = [search.point, *rng.standard_normal((64, n))]
-    best, location = math.inf, candidates[0]
-    for z in candidates:
-        active = weight[weight @ z + (0.0 if bias is None else bias) > 0]
-        value = float(np.linalg.svd(active, compute_uv=False)[-1]) if len(active) >= n else 0.0
-        if value < best:
-            best, location = value, z
-    return best, location
+    value, point = least_frame(weight, bias, rng)
+    few = least_active(weight, bias, rounds=1, seed=int(rng.integers(2**31))).point
+    active = weight[weight @ few + (0.0 if bias is None else bias) > 0]
+    fewest = float(np.linalg.svd(active, compute_uv=False)[-1]) if len(active) >= weight.shape[1] else 0.0
+    return (fewest, few) if fewest < value else (value, point)
 
 
 def pair_ratio(weight: Floats, bias: Floats | None, pair: Floats) -> tuple[float, Floats]:

@@ -9,9 +9,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from initscope.reproductions.protocol import Number
 from initscope.results import Result
 
-__all__ = ["Line", "Share", "fit_line", "jackknife", "mean_and_error", "rank_correlation", "share"]
+__all__ = ["Line", "Share", "extrapolate", "fit_line", "jackknife", "mean_and_error", "rank_correlation", "share"]
 
 
 Group = TypeVar("Group")
@@ -60,6 +61,23 @@ def fit_line(x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> Line:
         intercept=float(y.mean() - slope * x.mean()),
         explained=float(1 - residuals.var() / y.var()),
     )
+
+
+def extrapolate(sizes: ArrayLike, means: ArrayLike, errors: ArrayLike, *, power: float = 2 / 3) -> Number:
+    """Return the limit of means that approach it like a multiple of ``sizes ** -power``, by weighted least squares.
+
+    The error is that of independent standard errors, enlarged if the residuals are larger than these.
+
+    >>> extrapolate([8, 27, 64], [1.25, 1 + 1 / 9, 1.0625], [0.1, 0.1, 0.1]).value
+    1.0
+    """
+    sizes, means, errors = (np.asarray(values, dtype=np.float64) for values in (sizes, means, errors))
+    design = np.column_stack([np.ones_like(sizes), sizes**-power]) / errors[:, None]
+    covariance = np.linalg.inv(design.T @ design)
+    solution = covariance @ design.T @ (means / errors)
+    residuals = means / errors - design @ solution
+    scale = max(1.0, float(residuals @ residuals) / max(1, len(sizes) - 2))
+    return Number(round(float(solution[0]), 12), float(np.sqrt(scale * covariance[0, 0])))
 
 
 @dataclass(frozen=True)

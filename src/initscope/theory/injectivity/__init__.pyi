@@ -5,6 +5,7 @@ from . import (
     euler as euler,
     finite_size as finite_size,
     finite_temperature as finite_temperature,
+    frames as frames,
     gordon as gordon,
     parisi as parisi,
     parisi_functional as parisi_functional,
@@ -44,6 +45,12 @@ from .finite_size import (
 from .finite_temperature import (
     FreeEntropy as FreeEntropy,
     free_entropy as free_entropy,
+)
+from .frames import (
+    frame_failure_bound as frame_failure_bound,
+    frame_limit as frame_limit,
+    guaranteed_frame as guaranteed_frame,
+    small_singular_value_bound as small_singular_value_bound,
 )
 from .gordon import (
     gordon_bound as gordon_bound,

@@ -27,7 +27,7 @@ _CROSSINGS = 0.5 / (1 + np.exp(-np.linspace(-18.0, 7.0, 250)))
 """Distances from 0, up to the branch point 1/2, at which the contour may cross the real axis."""
 
 
-def gordon_bound(m: int, n: int) -> float:
+def gordon_bound(m: int, n: int, *, active: int | None = None) -> float:
     r"""Return the upper bound on 1 - p(m, n), the probability that the layer is not injective.
 
     .. math:: 1 - p_{m,n} \le 2\, P\Big[\sum_{i \le N-n+1} h_{(i)}^2 \le \|g\|^2\Big],
@@ -44,6 +44,9 @@ def gordon_bound(m: int, n: int) -> float:
     ----------
     m, n : int
         Rows and columns of W.
+    active : int, optional
+        Bound the probability that some x ≠ 0 has fewer than this number of positive products; n if it is not given.
+        The proof is the same, with the sum over i ≤ N - active + 1.
 
     Returns
     -------
@@ -54,11 +57,12 @@ def gordon_bound(m: int, n: int) -> float:
     True
     """
     m, n = check_count("m", m), check_count("n", n)
-    if m < 3 * n - 1:  # never injective: see cover_threshold
+    active = n if active is None else check_count("active", active, most=m)
+    if m < 3 * n - 1 and active >= n:  # never injective: see cover_threshold
         return 1.0
-    if n == 1:
+    if active == 1:
         return min(1.0, 2 * math.exp(_log_sum_is_small(np.array([math.inf]), m, n)[0]))
-    return min(1.0, 2 * _over_cutoffs(m, n))
+    return min(1.0, 2 * _over_cutoffs(m, n, active - 1))
 
 
 def gordon_threshold() -> Estimate:
@@ -85,18 +89,16 @@ def gordon_threshold() -> Estimate:
     return Estimate(float(1 / ndtr(-s)), 1e-11, "Gordon's comparison; rigorous upper bound, closed equation")
 
 
-def _over_cutoffs(m: int, n: int) -> float:
-    """P[sum ≤ ‖g‖²] for n ≥ 2: the mean over the cutoff, the (n - 1)-th largest of m standard normal values."""
+def _over_cutoffs(m: int, n: int, kept: int) -> float:
+    """P[sum ≤ ‖g‖²]: the mean over the cutoff, the ``kept``-th largest of m standard normal values."""
     from scipy.special import bdtr, betaln, log_ndtr
-
-    kept = n - 1
 
     def log_density(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         tails = (kept - 1) * log_ndtr(-t) + (m - kept) * log_ndtr(t)
         return np.asarray(tails - t * t / 2 - 0.5 * math.log(2 * math.pi) - betaln(kept, m - kept + 1))
 
     def log_integrand(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return log_density(t) + _log_sum_is_small(t, m, n)
+        return log_density(t) + _log_sum_is_small(t, m - kept, n)
 
     low, high = 0.0, math.sqrt(2 * math.log(m)) + 8.0
     inside = np.empty(0)
@@ -112,8 +114,8 @@ def _over_cutoffs(m: int, n: int) -> float:
     return float(few_positive + (np.exp(log_integrand(t)) @ weights) * (high - low) / 2)
 
 
-def _log_sum_is_small(t: npt.NDArray[np.float64], m: int, n: int) -> npt.NDArray[np.float64]:
-    r"""log P[Z ≤ 0], Z = X_1 + … + X_M - χ²_n, for each cutoff t; M = m - n + 1, X = h² where 0 < h < t and else 0.
+def _log_sum_is_small(t: npt.NDArray[np.float64], terms: int, n: int) -> npt.NDArray[np.float64]:
+    r"""log P[Z ≤ 0], Z = X_1 + … + X_M - χ²_n, for each cutoff t; M = ``terms``, X = h² where 0 < h < t and else 0.
 
     h is normal below t. With E e^{-sZ} = E e^{-sΣX} · (1 - 2s)^{-n/2},
 
@@ -125,7 +127,6 @@ def _log_sum_is_small(t: npt.NDArray[np.float64], m: int, n: int) -> npt.NDArray
     average, this saddle point is close to the pole at 0 and the integrand would grow away from it: the hyperbola then
     crosses at the saddle point below 0, and the pole adds 1.
     """
-    terms = m - n + 1
     side = np.where(_mean_term(t) * terms >= n, 1.0, -0.98)  # from below -1/2 nothing is gained
     points = side[:, None] * _CROSSINGS
     heights = _log_transform(points, t[:, None], terms, n).real - np.log(np.abs(points))
