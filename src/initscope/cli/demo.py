@@ -26,6 +26,9 @@ def demo(
     pairs: Annotated[Whole, Parameter(help="Number of pairs of crops.")] = 40,
     draws: Annotated[Whole, Parameter(help="Number of draws of the weights.")] = 8,
     seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
+    finite_width: Annotated[
+        bool, Parameter(negative="", help="Also predict the mean and the spread at this width; takes a minute.")
+    ] = False,
     figure: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write the figure of the angles to this .png, .svg or .pdf file.")
     ] = None,
@@ -47,6 +50,7 @@ def demo(
         pairs=pairs,
         draws=draws,
         seed=seed,
+        finite_width=finite_width,
     )
     if figure is not None:
         save_figure(shown.comparison.plot(), figure)

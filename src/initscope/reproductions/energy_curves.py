@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from initscope.errors import check_count
 from initscope.reproductions._figures import Curves, Point
@@ -11,12 +13,37 @@ from initscope.theory.injectivity import free_entropy, ground_state_energy
 from initscope.theory.injectivity.parisi_grid import solve_grid
 from initscope.theory.injectivity.replica import one_rsb_energy, rs_energy
 
-__all__ = ["REPRODUCTIONS", "run", "temperatures"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["REPRODUCTIONS", "EnergyCurves", "run", "temperatures"]
+
+_FULL, _LINE = "full RSB", "e = 1: injective above"
+
+
+@dataclass(frozen=True)
+class EnergyCurves(Curves):
+    """Energies by ansatz; the curves lie close together, so an inset shows the differences from the full solution."""
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot all curves, and the differences from the full solution in an inset."""
+        ax = super().plot(ax)
+        ax.legend(fontsize="small", loc="upper left")
+        inset = ax.inset_axes((0.6, 0.09, 0.38, 0.2))
+        full = {point.x: point.measured for point in self.curve(_FULL)}
+        for index, kind in enumerate(self.kinds()):
+            if kind not in (_FULL, _LINE):
+                gaps = [(point.x, full[point.x] - point.predicted) for point in self.curve(kind)]
+                inset.plot(*zip(*gaps), "-", color=f"C{index}", linewidth=1)
+        inset.set_yscale("log")
+        inset.set_title("full RSB less ansatz", fontsize="small")
+        inset.tick_params(labelsize="small")
+        return ax
 
 
 def run(
     alphas: Sequence[float] = (4.0, 5.0, 6.0, 6.5, 7.0, 8.0, 9.0), *, levels: Sequence[int] = (30, 50, 100, 200)
-) -> Curves:
+) -> EnergyCurves:
     """Return the energy by ansatz and expansivity; a layer becomes injective where it crosses 1.
 
     Dots are the full solution. Every curve is a lower bound on the energy that grows with the number of levels.
@@ -29,9 +56,9 @@ def run(
         rows += [Point(f"{count} levels", alpha, predicted=solve_grid(alpha, count).energy(alpha)) for alpha in alphas]
     for alpha in alphas:
         full = ground_state_energy(alpha)
-        rows.append(Point("full RSB", alpha, full.value, full.error))
-    rows += [Point("e = 1: injective above", alpha, predicted=1.0) for alpha in (min(alphas), max(alphas))]
-    return Curves(tuple(rows), "expansivity α", "ground-state energy e(α)")
+        rows.append(Point(_FULL, alpha, full.value, full.error))
+    rows += [Point(_LINE, alpha, predicted=1.0) for alpha in (min(alphas), max(alphas))]
+    return EnergyCurves(tuple(rows), "expansivity α", "ground-state energy e(α)")
 
 
 def temperatures(
@@ -64,8 +91,8 @@ def _cools(result: Curves) -> bool:
 
 def _holds(result: Curves) -> bool:
     """Return whether the energy rises from RS to 1-RSB to the grids, up to the full solution."""
-    order = [kind for kind in result.kinds() if kind != "full RSB" and not kind.startswith("e = 1")]
-    for index, full in enumerate(result.curve("full RSB")):
+    order = [kind for kind in result.kinds() if kind not in (_FULL, _LINE)]
+    for index, full in enumerate(result.curve(_FULL)):
         values = [result.curve(kind)[index].predicted for kind in order]
         lower = values[0] < values[1] <= values[-1] + 1e-9
         if not lower or not abs(values[-1] - full.measured) < 2e-3:

@@ -58,12 +58,14 @@ def photographs(
     pairs: int = 40,
     draws: int = 8,
     seed: int = 0,
+    finite_width: bool = False,
     progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Photographs:
     """Run pairs of crops of the bundled photographs through ``depth`` layers of 3×3 convolution and ReLU.
 
     Weights are re-initialized by He's initializer ``draws`` times; ``progress`` wraps the iterator over draws, as in
-    `initscope.measure`.
+    `initscope.measure`. With ``finite_width`` the mean and the spread at this width are predicted too, which takes a
+    minute.
     """
     depth = check_count("depth", depth, most=_DEEPEST, hint="the number of layers")
     width = check_count("width", width, most=_WIDEST, hint="the number of filters of each layer")
@@ -74,7 +76,7 @@ def photographs(
     text = f"conv3x3x{width}-relu*{depth}"
     model, initializer = load_model(text, input_shape=images.shape, seed=seed), He()
     comparison = Comparison(
-        predict(model, x, y, initializer),
+        predict(model, x, y, initializer, finite_width=finite_width),
         measure(model, x, y, initializer=initializer, draws=draws, seed=seed, progress=progress),
         title=f"Photographs through {counted(depth, 'layer')} of a ReLU network at initialization",
     )
@@ -132,21 +134,37 @@ def _remedy(before: float, after: float, plain: float) -> str:
     return f"Filters that sum to zero would not help here: theory predicts that they change {change}."
 
 
+def _numbers(shown: Photographs) -> dict[str, Number]:
+    """Return angles at both ends; with a prediction at this width also how many layers agree with it."""
+    predicted, measured = shown.comparison.prediction, shown.comparison.measurement
+    assert predicted is not None
+    assert measured is not None
+    result = {
+        "mean angle at the input": Number(float(predicted.angle[0].mean())),
+        "predicted at the end": Number(float(predicted.angle[-1].mean())),
+        "measured at the end": Number(float(measured.angle[-1].mean()), float(measured.mean_angle_se[-1])),
+    }
+    if predicted.angle_shift is not None:
+        at_width = (predicted.angle + predicted.angle_shift).mean(axis=1)
+        near = [
+            abs(measured.angle[1:].mean(axis=1) - line[1:]) < measured.mean_angle_se[1:]
+            for line in (predicted.angle.mean(axis=1), at_width)
+        ]
+        result["predicted at the end, at this width"] = Number(float(at_width[-1]))
+        result["rows within a standard error of the limit (%)"] = Number(100 * float(near[0].mean()))
+        result["rows within a standard error of the mean at this width (%)"] = Number(100 * float(near[1].mean()))
+    return result
+
+
 REPRODUCTIONS = (
     Declared(
         id="photographs",
         source="Nachum et al. 2022, section 1; the demo",
         statement="Before training a deep convolutional ReLU network makes different photographs more similar.",
         produce=photographs,
-        numbers=lambda shown: {
-            "mean angle at the input": Number(float(shown.comparison.prediction.angle[0].mean())),
-            "predicted at the end": Number(float(shown.comparison.prediction.angle[-1].mean())),
-            "measured at the end": Number(
-                float(shown.comparison.measurement.angle[-1].mean()),
-                float(shown.comparison.measurement.mean_angle_se[-1]),
-            ),
-        },
+        numbers=_numbers,
         holds=lambda shown: shown.comparison.prediction.angle[-1].mean() < shown.comparison.prediction.angle[0].mean(),
+        full={"finite_width": True},
         small={"depth": 4, "width": 16, "crop": 16, "crops": 6, "pairs": 8, "draws": 2},
     ),
 )
