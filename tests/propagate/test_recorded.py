@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import initscope
+from initscope.graph import bind
 from initscope.initializers import He
 from initscope.propagate import networks, prediction
 from initscope.testing import z_score
@@ -58,9 +59,9 @@ def test_networks_are_copied_once_and_run_on_large_batches(recorded, monkeypatch
         copies.append(model)
         return copy_of(model)
 
-    def run(self, both, pairings):
+    def run(self, both, pairings, first):
         runs.append(len(both.tensors()[0]))
-        return records(self, both, pairings)
+        return records(self, both, pairings, first)
 
     monkeypatch.setattr(networks, "copy_of", copied)
     monkeypatch.setattr(networks.Networks, "records", run)
@@ -77,9 +78,9 @@ def test_gradients_are_predicted_from_the_runs_that_pairs_were_predicted_from(mo
     """Of the first samples of x, unless these do not fit into the first batch of pairs."""
     runs, records = [], networks.Networks.records
 
-    def run(self, both, pairings):
+    def run(self, both, pairings, first):
         runs.append(both.samples)
-        return records(self, both, pairings)
+        return records(self, both, pairings, first)
 
     monkeypatch.setattr(networks.Networks, "records", run)
     model = nn.Sequential(nn.Linear(6, 32), nn.Softmax(dim=-1), nn.Linear(32, 8))
@@ -117,9 +118,9 @@ def test_a_simulation_that_fails_is_tried_once(monkeypatch):
     tries = []
     records = networks.Networks.records
 
-    def tried(self, both, pairings):
+    def tried(self, both, pairings, first):
         tries.append(1)
-        return records(self, both, pairings)
+        return records(self, both, pairings, first)
 
     monkeypatch.setattr(networks.Networks, "records", tried)
     with torch.device("meta"):
@@ -185,3 +186,18 @@ def test_a_value_written_where_a_mask_says_is_sampled():
     measured = initscope.measure(Masked(), x, y, initializer=He(), draws=100, seed=2)
     difference = (predicted.cosine - measured.cosine).mean(axis=1)[2:]
     assert np.abs(difference / (1.4 * measured.mean_cosine_se[2:])).max() < 4
+
+
+def test_networks_are_recorded_from_the_op_that_asks():
+    """An earlier op that is asked for later, as a second walk may, gets what it would have got at first."""
+    model = nn.Sequential(nn.Linear(6, 32), nn.Softmax(dim=-1), nn.Linear(32, 8), nn.Softmax(dim=-1))
+    x, y = (bind(model, side) for side in pairs(5, 6))
+    found = []
+    for order in ((4, 2), (2, 4)):
+        drawn = prediction.networks_of(model, x, He(), size=5)
+        simulation = networks.Simulation(drawn, x, y)
+        found.append({row: simulation.state(drawn.traced.nodes[row], None, drawn.context) for row in order})
+    for row in (2, 4):
+        first, second = (states[row] for states in found)
+        assert torch.equal(first.kxx, second.kxx)
+        assert torch.equal(first.d, second.d)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from initscope.propagate.totals import NotCovered
 
 __all__ = ["CovarianceBudget"]
@@ -14,6 +16,8 @@ class CovarianceBudget:
 
     def __init__(self, pairs: float = 1, all_pairs: int = 1) -> None:
         self.share = pairs / max(1, all_pairs)
+        self.found_last: tuple[object, Any] = (None, None)
+        """What was asked for last and what was found: all replicates ask for the same before anything was sampled."""
         self._left = _FORMULAS * self.share
 
     def spend(self, entries: int, what: str) -> None:

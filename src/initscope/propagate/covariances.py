@@ -53,15 +53,20 @@ def covariances(wanted: Iterable[Wanted], budget: CovarianceBudget) -> Lookup:
     if not wanted:
         return _lookup({})
     shared = _affordable(wanted, budget)
+    asked = frozenset((state.order, offset) for state, offset in wanted)
+    if budget.found_last[0] != asked:
+        budget.found_last = (asked, _evaluated(wanted, shared=shared))
+    return _lookup(budget.found_last[1])
+
+
+def _evaluated(wanted: list[Wanted], *, shared: bool) -> KnownCrosses:
+    """The ``wanted`` covariances; those of earlier layers are ``shared``, or computed for each alone and dropped."""
     known: KnownCrosses = {}
-    if shared:
-        _evaluate(wanted, known)
-        return _lookup(known)
-    for state, offset in wanted:
+    for together in [wanted] if shared else [[item] for item in wanted]:
         passing: KnownCrosses = {}
-        _evaluate([(state, offset)], passing)
-        known[state.order, offset] = passing[state.order, offset]
-    return _lookup(known)
+        _evaluate(together, passing)
+        known.update({(state.order, offset): passing[state.order, offset] for state, offset in together})
+    return known
 
 
 def _affordable(wanted: list[Wanted], budget: CovarianceBudget) -> bool:

@@ -97,12 +97,13 @@ class Networks:
                 self._weights[last] = drawn_here.union(*(self._weights[parent] for parent in reads))
         return self._weights[node]
 
-    def records(self, both: Inputs, pairings: Sequence[Sides]) -> list[list[Records]]:
-        """The steps' second moments on ``both``, of each of the ``pairings`` of its samples.
+    def records(self, both: Inputs, pairings: Sequence[Sides], first: Node) -> list[list[Records]]:
+        """Second moments on ``both`` of the ops from ``first`` on, of each of the ``pairings`` of its samples.
 
         One for each replicate, over its share of the networks.
         """
-        replicates, names = range(self.context.replicates), [node.name for node in self.traced.nodes]
+        nodes = self.traced.nodes
+        replicates, names = range(self.context.replicates), [node.name for node in nodes[nodes.index(first) :]]
         collected = [[{name: _Record() for name in names} for _ in replicates] for _ in pairings]
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
@@ -180,7 +181,7 @@ class Simulation:
 
     def state(self, node: Node, axis: int | None, context: Context) -> MomentMaps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
-        record = self._recorded()[context.replicate][node.name]
+        record = self._recorded(node)[context.replicate][node.name]
         if not record.maps:
             raise NotCovered("its output is not one value per unit")
         context.sampled.append("networks")
@@ -203,13 +204,16 @@ class Simulation:
             note=f"{self.networks.draws} networks sampled",
         )
 
-    def _recorded(self) -> list[Records]:
-        """What the networks gave, or the reason why they gave nothing, found once."""
+    def _recorded(self, node: Node) -> list[Records]:
+        """What the networks gave from ``node`` on, or the reason why they gave nothing.
+
+        Found once in a walk, which asks for one op after the other; a second walk may ask for an earlier one.
+        """
         if self._failure:
             raise NotCovered(self._failure)
-        if not self._records:
+        if not self._records or node.name not in self._records[0][0]:
             try:
-                self._records = self.networks.records(self.x.joined(self.y), self._sides)
+                self._records = self.networks.records(self.x.joined(self.y), self._sides, node)
             except Exception as error:  # whatever the model, its copy or its weights raise
                 self.x.refuse_misfits(self.networks.traced.model)
                 self._failure = str(self.x.refused(error)).splitlines()[0]
@@ -266,12 +270,11 @@ class _MomentObserver(Observer):
 
     def see(self, step: Node, values: Tensor) -> None:
         """Add the moments of both sides of the pairs."""
-        name = step.name
-        if values.dim() > 1:
+        records = [group[step.name] for group in self._groups if step.name in group]
+        if records and values.dim() > 1:
             x, y = (values[side] for side in self._sides)
             size = len(x) * (2 * values.shape[1]) ** 2 if values.dim() == 3 else 0
             tokens = 0 < size <= self._left
             self._left -= size if tokens else 0
-            for records in self._groups:
-                if name in records:
-                    records[name].add(x, y, means=self._means, tokens=tokens)
+            for record in records:
+                record.add(x, y, means=self._means, tokens=tokens)

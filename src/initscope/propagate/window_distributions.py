@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from initscope.propagate.bases import Draws, Field, Pair, Shares
 from initscope.propagate.distributions import UnitsOfOne
 from initscope.propagate.origins.positions import box_sums
-from initscope.propagate.windows import Offset, Sites
+from initscope.propagate.windows import Offset, Sites, filled
 
 if TYPE_CHECKING:
     from initscope.propagate.channels import Channels
@@ -100,8 +101,9 @@ class WindowMaximum(WindowUnits):
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
         """The largest of samples."""
         if not bool(inside.all()):
-            x, y = (side.masked_fill(~inside, -math.inf) for side in (x, y))
-        return x.amax(dim=4), y.amax(dim=4)
+            x, y = (filled(side, ~inside, -math.inf) for side in (x, y))
+        # Of one tap after the other: samples lie innermost in memory, and `amax` would read across them.
+        return reduce(torch.maximum, x.unbind(4)), reduce(torch.maximum, y.unbind(4))
 
     def _read(self, state: MomentMaps, channels: Channels) -> tuple[Tensor, Tensor]:
         """Channels in every window, and their positions; -∞ where there is none."""

@@ -19,7 +19,7 @@ from initscope.theory._boxes import box_sum, output_size
 from initscope.theory._fast import as_numpy
 from initscope.theory.images._windows import Windows
 
-__all__ = ["EVERY", "FilterTaps", "Offset", "Sites", "at_both", "base", "partner"]
+__all__ = ["EVERY", "FilterTaps", "Offset", "Sites", "at_both", "base", "filled", "partner"]
 
 Offset = tuple[int, ...]
 
@@ -187,6 +187,11 @@ def base(maps: Tensor, offset: Offset) -> Tensor:
 def partner(maps: Tensor, offset: Offset) -> Tensor:
     """Entries at p + offset, in the order of `base`."""
     return base(maps, tuple(-d for d in offset))
+
+
+def filled(draws: Tensor, where: Tensor, number: float) -> Tensor:
+    """Fresh samples with ``number`` at the sites ``where``: in place, unless gradients are taken by them."""
+    return draws.masked_fill(where, number) if draws.requires_grad else draws.masked_fill_(where, number)
 
 
 def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ from initscope.propagate.token_cosines import LEAST_TOKENS, mean_cosine
 from initscope.propagate.totals import NotCovered, Totals, total
 from initscope.propagate.values.base import Value
 from initscope.propagate.values.unit_view import UnitView
-from initscope.propagate.windows import Sites
+from initscope.propagate.windows import Sites, filled
 
 if TYPE_CHECKING:
     from initscope.propagate.context import Context
@@ -153,8 +153,8 @@ class MomentMaps(Value):
         inside = sites.inside(self.positions)
         if bool(inside.all()):
             return x, y
-        inside = inside.to(x)
-        return x * inside, y * inside
+        outside = ~inside.to(x.device)
+        return filled(x, outside, 0.0), filled(y, outside, 0.0)
 
     def fields(self, sites: Sites) -> Iterable[Field]:
         """The Gaussian units that drawing units at ``sites`` needs."""
