@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import erf as scipy_erf
 
-from initscope.theory import activations as A
+from initscope.theory import _asymptotes, activations as A
 from initscope.theory.activations import activation
 
 
@@ -61,6 +61,27 @@ def test_far_beyond_the_bend_its_moments_are_enough(name):
     d = kxx + kyy - 2 * np.sqrt(kxx * kyy) * np.cos(angle)
     integrated = dataclasses.replace(sigma, lines=None)
     np.testing.assert_allclose(sigma.distance(kxx, kyy, d), integrated.distance(kxx, kyy, d), rtol=2e-10)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_the_series_of_moments_is_the_grid(name, monkeypatch):
+    """The product of the rests in one dimension, against the grid in two, at the steep pairs too, where it is used."""
+    sigma, rng = activation(name), np.random.default_rng(5)
+    kxx = np.exp(rng.uniform(0.2, 8, 300))
+    kyy, angle = kxx * np.exp(rng.uniform(-1, 1, 300)), rng.uniform(0.05, np.pi - 0.05, 300)
+    d = kxx + kyy - 2 * np.sqrt(kxx * kyy) * np.cos(angle)
+    on_grid, pairs = _asymptotes._on_grid, []
+
+    def counted(*arguments):
+        pairs.append(len(arguments[-1]))
+        return on_grid(*arguments)
+
+    monkeypatch.setattr(_asymptotes, "_on_grid", counted)
+    mostly_summed = sigma.distance(kxx, kyy, d)
+    few = sum(pairs)
+    monkeypatch.setattr(_asymptotes, "_LAST", -1.0)
+    np.testing.assert_allclose(mostly_summed, sigma.distance(kxx, kyy, d), rtol=1e-10)
+    assert few < 150 < sum(pairs) - few
 
 
 def test_distances_take_other_elements_as_they_come():

@@ -7,7 +7,9 @@ vanishes outside of some tens:
 .. math:: E(\sigma(X)-\sigma(Y))^2 = E(s(X)-s(Y))^2 + 2E(s(X)-s(Y))(r(X)-r(Y)) + E(r(X)-r(Y))^2.
 
 The middle term needs one dimension, as :math:`E[s(Y)\mid X]` is a closed form; the last one a fixed grid where r lives.
-Where densities hardly change over that grid, its product :math:`E\,r(X)r(Y)` is made of the moments of r instead.
+Where :math:`cxy` is small over that grid, with c the coefficient in the exponent of the density, the product
+:math:`E\,r(X)r(Y)` needs one dimension too: :math:`e^{cxy}=\sum_n (cxy)^n/n!` makes it a sum over moments of r. Where
+densities hardly change over the grid at all, three moments are enough.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +32,12 @@ _SPREAD = 1.0
 """Variance of each variable given the other from which on the grid resolves the densities, to 2e-11."""
 _FLAT = 1e4
 """The same from which on :math:`e^{-q/2}` is :math:`1-q/2` where r lives: distances keep eleven digits."""
+_TERMS = 48
+"""Of the series in cxy, which is used where its last terms are below `_LAST` of the least distance."""
+_LAST = 1e-12
 _PANELS = (0.0, 1.5, 4.0, 9.0, 18.0, 42.0)
 _ORDER = 10
-_CHUNK = 1 << 21
+_CHUNK = 1 << 17  # entries worked on at once: they stay in the cache
 
 Value = Callable[[Any, Array], Array]
 Distance = Callable[[Array, Array, Array], Array]
@@ -105,46 +110,79 @@ def _resolved(xp: Any, kxx: Array, kyy: Array, d: Array, spread: float = _SPREAD
 
 
 def _by_half_lines(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: Array) -> Array:
-    apart, nodes = xp.zeros_like(d), len(_grid()[0])
+    _, h = half_gap(xp, kxx, kyy, d)
+    x, width = (xp.asarray(a, dtype=xp.float64, device=kxx.device) for a in _grid())
+    rest = width * (value(xp, x) - lines.value(xp, x))
+    pairs = xp.sqrt(kxx), xp.sqrt(kyy), 1 - 2 * h, 2 * xp.sqrt(h * (1 - h))
+    product = xp.zeros_like(d)
     flat = _resolved(xp, kxx, kyy, d, _FLAT)
-    for index, per_element in ((xp.nonzero(flat)[0], nodes), (xp.nonzero(~flat)[0], nodes**2)):
-        step = max(1, _CHUNK // per_element)
-        for start in range(0, index.shape[0], step):
-            some = index[start : start + step]
-            parts = (a[some] for a in (kxx, kyy, d))
-            apart[some] = _chunk(xp, value, lines, *parts, flat=per_element == nodes)
-    return apart
+    product[flat] = _by_three_moments(xp, x, rest, *(a[flat] for a in pairs))
+    index = xp.nonzero(~flat)[0]
+    if index.shape[0]:
+        product[index], last = _chunked(xp, partial(_by_moments, xp, x, rest), index, pairs, len(x))
+        steep = index[last > _LAST * xp.minimum(kxx, kyy)[index] * pairs[3][index] ** 2]
+        if steep.shape[0]:
+            product[steep] = _chunked(xp, partial(_on_grid, xp, x, rest), steep, pairs, len(x) ** 2)[0]
+    every = xp.nonzero(d == d)[0]
+    between = _chunked(xp, partial(_between, xp, lines, x, rest, rest / width), every, pairs, len(x))[0]
+    return lines.distance(xp, pairs[0], pairs[1], h) + between - 2 * product
+
+
+def _chunked(
+    xp: Any, function: Callable[..., Array], index: Array, pairs: tuple[Array, ...], entries: int
+) -> tuple[Array, Array]:
+    """The function for the pairs of ``index``, few at a time: each needs ``entries`` numbers."""
+    step = max(1, _CHUNK // entries)
+    firsts = range(0, index.shape[0], step)
+    parts = [function(*(a[index[start : start + step]] for a in pairs)) for start in firsts]
+    return xp.concat([part[0] for part in parts]), xp.concat([part[-1] for part in parts])
 
 
 def _density(xp: Any, x: Array, deviation: Array) -> Array:
-    return xp.exp(-((x / deviation) ** 2) / 2) / (math.sqrt(2 * math.pi) * deviation)
+    scaled = x / deviation
+    return xp.exp(scaled * scaled * -0.5) * (1 / (math.sqrt(2 * math.pi) * deviation))
 
 
-def _chunk(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: Array, *, flat: bool) -> Array:
-    _, h = half_gap(xp, kxx, kyy, d)
-    sx, sy = xp.sqrt(kxx), xp.sqrt(kyy)
-    x, width = (xp.asarray(a, dtype=xp.float64, device=kxx.device) for a in _grid())
-    rest = value(xp, x) - lines.value(xp, x)
-    cosine, sine = 1 - 2 * h, 2 * xp.sqrt(h * (1 - h))
-    between = xp.zeros_like(h)
-    densities = []
+def _between(
+    xp: Any, lines: HalfLines, x: Array, rest: Array, heights: Array, sx: Array, sy: Array, cosine: Array, sine: Array
+) -> tuple[Array, ...]:
+    """2E(s(X) - s(Y))(r(X) - r(Y)), E r(X)² and E r(Y)²."""
+    total = xp.zeros_like(cosine)
     for first, second in ((sx, sy), (sy, sx)):
-        lower, upper, turn = first[:, None], second[:, None], sine[:, None]
-        density = width * _density(xp, x, lower)
-        meeting = lines.mean(xp, cosine[:, None] * upper / lower * x, upper * turn)
-        # 2 E(s(X) - s(Y)) r(X), and E r(X)²
-        between = between + xp.sum(density * rest * (2 * (lines.value(xp, x) - meeting) + rest), axis=-1)
-        densities.append(density)
-    if flat:
-        m0, m1, m2 = (xp.sum(width * rest * x**power) for power in range(3))
-        turned = (m0 * m2 * (1 / kxx + 1 / kyy) - 2 * cosine * m1 * m1 / (sx * sy)) / (2 * sine * sine)
-        both = (m0 * m0 - turned) / (2 * math.pi * sx * sy * sine)
-        return lines.distance(xp, sx, sy, h) + between - 2 * both
-    # E r(X) r(Y): the density of Y given X on the grid
+        lower, upper = first[:, None], second[:, None]
+        meeting = lines.mean(xp, cosine[:, None] * upper / lower * x, upper * sine[:, None])
+        integrand = rest * (2 * (lines.value(xp, x) - meeting) + heights)
+        total = total + xp.sum(_density(xp, x, lower) * integrand, axis=-1)
+    return (total,)
+
+
+def _by_three_moments(xp: Any, x: Array, rest: Array, sx: Array, sy: Array, cosine: Array, sine: Array) -> Array:
+    """E r(X)r(Y) where the exponent of the density is small over the grid."""
+    m0, m1, m2 = (xp.sum(rest * x**power) for power in range(3))
+    turned = (m0 * m2 * (1 / (sx * sx) + 1 / (sy * sy)) - 2 * cosine * m1 * m1 / (sx * sy)) / (2 * sine * sine)
+    return (m0 * m0 - turned) / (2 * math.pi * sx * sy * sine)
+
+
+def _by_moments(
+    xp: Any, x: Array, rest: Array, sx: Array, sy: Array, cosine: Array, sine: Array
+) -> tuple[Array, Array]:
+    """E r(X)r(Y) by the series in cxy, and the size of its last terms."""
+    orders = range(_TERMS)
+    powers = xp.stack([rest * x**n / math.sqrt(math.factorial(n)) for n in orders], axis=-1)
+    scaled = [x / (size * sine)[:, None] for size in (sx, sy)]
+    first, second = (xp.exp(a * a * -0.5) @ powers for a in scaled)
+    c = cosine / (sx * sy * sine * sine)
+    terms = first * second * c[:, None] ** xp.asarray(list(orders), dtype=xp.float64, device=c.device)
+    peak = 1 / (2 * math.pi * sx * sy * sine)
+    return peak * xp.sum(terms, axis=-1), peak * xp.sum(xp.abs(terms[:, -2:]), axis=-1)
+
+
+def _on_grid(xp: Any, x: Array, rest: Array, sx: Array, sy: Array, cosine: Array, sine: Array) -> tuple[Array, ...]:
+    """E r(X)r(Y) in two dimensions: the density of Y given X on the grid."""
     spread = (sy * sine)[:, None, None]
     offset = x - (cosine * sy / sx)[:, None, None] * x[:, None]
-    both = xp.sum(densities[0] * rest * (_density(xp, offset, spread) @ (width * rest)), axis=-1)
-    return lines.distance(xp, sx, sy, h) + between - 2 * both
+    inner = _density(xp, offset, spread) @ rest
+    return (xp.sum(_density(xp, x, sx[:, None]) * rest * inner, axis=-1),)
 
 
 @lru_cache(maxsize=1)
