@@ -8,6 +8,7 @@ from torch import nn
 from initscope import plan
 from initscope.errors import InputError
 from initscope.initializers import He
+from initscope.plan.channel_counts import _factor
 
 
 def pairs():
@@ -68,3 +69,9 @@ def test_refusals():
         plan.channels(pooled, x[:, None], y[:, None], eps=0.1, delta=0.1)
     with pytest.raises(InputError, match="must be 'last-layer'"):
         plan.channels(network(), x, y, eps=0.1, delta=0.1, event="first")
+
+
+@pytest.mark.parametrize("shift", [0.3, -0.3])
+def test_a_shift_without_deviations_falls_with_the_width(shift):
+    """A shift b of the widths as given is b/f of f times these: it is eps at f = |b|/eps."""
+    assert _factor(np.zeros((4, 1)), np.array([shift]), 0.1, 0.05, 0) == pytest.approx(3)
