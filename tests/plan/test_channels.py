@@ -8,6 +8,7 @@ from torch import nn
 from initscope import plan
 from initscope.errors import InputError
 from initscope.initializers import He
+from initscope.plan.channel_counts import _factor
 
 
 def pairs():
@@ -78,3 +79,9 @@ def test_filters_of_a_network_are_its_channels():
     assert plan.filters(model, torch.cat([x, y]), eps=0.1, delta=0.1).pairs == 32
     with pytest.raises(InputError, match="only eps, delta and seed"):
         plan.filters(model, (x, y), eps=0.1, delta=0.1, kernel_size=5)
+
+
+@pytest.mark.parametrize("shift", [0.3, -0.3])
+def test_a_shift_without_deviations_falls_with_the_width(shift):
+    """A shift b of the widths as given is b/f of f times these: it is eps at f = |b|/eps."""
+    assert _factor(np.zeros((4, 1)), np.array([shift]), 0.1, 0.05, 0) == pytest.approx(3)
