@@ -132,7 +132,7 @@ def singular_value_distribution(
     [Pennington2017]_ [Pennington2018]_ treat equal widths.
 
     >>> found = singular_value_distribution([1, 1], "identity")           # Marchenko–Pastur
-    >>> found.edges[1], found.moments(3).round(9).tolist()
+    >>> round(found.edges[1], 9), found.moments(3).round(9).tolist()
     (2.0, [1.0, 2.0, 5.0])
     """
     sigma = activation(sigma)
