@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 from gpt2 import gpt2
-from measuring import Row, beside, exponent, seconds
+from measuring import Row, beside, exponent, in_turns, seconds
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "neural_tangents"))
@@ -231,7 +231,53 @@ def claim(case: Element) -> Row:
     return Row(name.replace("_", " "), seconds, held=not wrong, said="; ".join(dict.fromkeys(said)))
 
 
+def newcomer() -> list[Row]:
+    """What a first user waits for: our CPU time over that of the bare work, in turns; the ratio is ours over theirs.
+
+    The last row is seconds alone: 12 convolutions with SiLU whose activations grow without bound.
+    """
+    import torch
+    from test_measurement import forward, geometry, images, resnet50 as measured
+    from test_predict import resnet50
+
+    import initscope
+
+    torch.set_num_threads(1)
+    example = ("predict", "conv3x3x64-relu*12", "--data", "photos", "--pairs", "50")
+    command, bare = ([sys.executable, *rest] for rest in (("-m", "initscope", *example), ("-c", "import torch")))
+    both, model, x = torch.rand(128, 3, 64, 64, generator=torch.Generator().manual_seed(0)), resnet50().eval(), images()
+    with torch.no_grad():
+        predicted = in_turns(partial(initscope.predict, model, *both.chunk(2)), partial(model, both), repeats=2)
+    other = measured()
+    ratios = {
+        "second predict of 12 convolutions, import torch (≤ 1.4)": in_processes(command, bare),
+        "predict of ResNet-50 in evaluation, a forward pass (≤ 5)": predicted,
+        "measure geometry, a forward pass (≤ 1.25)": in_turns(partial(geometry, other, x), partial(forward, other, x)),
+    }
+    rows = [Row(name, ours, peer_cpu=None, value=ours / theirs) for name, (ours, theirs) in ratios.items()]
+    layers = [nn for i in range(12) for nn in (torch.nn.Conv2d(16 if i else 3, 16, 3, padding=1), torch.nn.SiLU())]
+    for layer in layers[::2]:
+        torch.nn.init.normal_(layer.weight, std=(4 / layer.weight[0].numel()) ** 0.5)
+    start = time.process_time()
+    initscope.predict(torch.nn.Sequential(*layers), *both[:120].chunk(2))
+    return [*rows, Row("60 pairs of 64×64 through exploding SiLU (≤ 30 s)", time.process_time() - start)]
+
+
+def in_processes(*commands: list[str], repeats: int = 3) -> list[float]:
+    """Least CPU seconds of each command, in turns, in processes of their own."""
+    least = [float("inf")] * len(commands)
+    for _ in range(repeats):
+        for index, command in enumerate(commands):
+            start = os.times()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            end = os.times()
+            used = end.children_user + end.children_system - start.children_user - start.children_system
+            least[index] = min(least[index], used)
+    return least
+
+
 CASES: dict[str, Callable[[], list[Row]]] = {
+    "newcomer": newcomer,
     "kernel-matrix": kernel_matrix,
     "kernel-pairs": kernel_pairs,
     "kernel-pooling": kernel_pooling,
