@@ -44,8 +44,8 @@ def test_claims_hold_or_do_not(bench):
 
 def test_comparisons_have_their_ratio(bench):
     row = bench.Row("case", 0.5, 0.6, "peer", 2.0, 2.5, "≥ 3").to_dict()
-    text = bench.markdown({"hashing": {"date": "today", "machine": "one", "rows": [row]}})
-    assert "| case | 0.5 | 0.6 | peer | 2 | 2.5 | **4** | ≥ 3 | – | – |" in text
+    text = bench.markdown({"hashing": {"date": "today", "machine": "one", "rows": [row], "before": {"case": 3.0}}})
+    assert "| case | 0.5 | 0.6 | peer | 2 | 2.5 | **4** | 3 | ≥ 3 | – | – |" in text
 
 
 def test_calls_take_turns_after_one_run_of_each(bench):
@@ -54,3 +54,14 @@ def test_calls_take_turns_after_one_run_of_each(bench):
     assert seen == ["a", "b"] * 3
     assert len(times) == 2
     assert all(time >= 0 for time in times)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs", "apart"), [((2.0, 1.0, 1.04, 9.0), 3, 0.04), ((1.0, 2.0, 3.0, 4.0, 5.0), 4, 1 / 3)]
+)
+def test_runs_repeat_until_two_agree(bench, seconds, runs, apart):
+    """The last of them counts, after at most four."""
+    times = iter(seconds)
+    rows, spread = bench.agreed(lambda: [bench.Row("case", 1.0, peer_cpu=next(times))])
+    assert rows[0]["ratio"] == seconds[runs - 1]
+    assert spread == pytest.approx(apart)
