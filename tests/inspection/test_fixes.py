@@ -105,3 +105,49 @@ def test_what_was_written_has_the_weights_of_the_initializer(tmp_path, capsys):
     model.load_state_dict(torch.load(path, weights_only=True))
     half = model.dense2.weight.shape[0] // 2
     assert torch.allclose(model.dense2.weight[:half], -model.dense2.weight[half:])  # mirrored
+
+
+def digits():
+    data = initscope.data.load("digits")
+    return torch.as_tensor(data.images[:256]).flatten(1), torch.as_tensor(data.labels[:256])
+
+
+def test_two_activations_after_the_last_layer_are_removed_together():
+    """A ReLU and a softmax before cross-entropy: the trial decides which of them to remove."""
+    x, y = digits()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10), nn.ReLU(), nn.Softmax(1))
+    options = {"loss": nn.functional.cross_entropy, "optimizer": torch.optim.Adam, "lr": 1e-3}
+    report = initscope.inspect(model, x, targets=y, pairs=32, prediction=False, alternatives=False, **options)
+    assert report.errors[0].code == "IS201"
+    assert report.fix.code.count("torch.nn.Identity()") == 2
+    assert report.fix.after > report.fix.before + 0.2
+
+
+def test_the_usual_rate_of_adam_is_no_error_if_the_model_learns_late():
+    """An autoencoder leaves the mean of the images after some hundred steps; with 1e-5 it does not in thousands."""
+    x, _ = digits()
+    for rate, level in ((1e-3, "warning"), (1e-5, "error")):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 64), nn.Sigmoid())
+        options = {"loss": nn.functional.mse_loss, "optimizer": torch.optim.Adam, "lr": rate}
+        report = initscope.inspect(model, x, targets=x, pairs=32, prediction=False, alternatives=False, **options)
+        assert {finding.level for finding in report.findings if finding.code == "IS404"} == {level}
+
+
+def test_no_learning_rate_is_suggested_for_layers_that_are_detached():
+    x, y = digits()
+
+    class Cut(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.a, self.b, self.c = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+
+        def forward(self, x):
+            return self.c(torch.relu(self.b(torch.relu(self.a(x)))).detach())
+
+    options = {"loss": nn.functional.cross_entropy, "optimizer": torch.optim.Adam, "lr": 1e-3}
+    report = initscope.inspect(Cut(), x, targets=y, pairs=32, prediction=False, alternatives=False, **options)
+    assert report.fix.name == "detached"
+    assert "IS312" in {finding.caused_by for finding in report.findings if finding.code == "IS404"}

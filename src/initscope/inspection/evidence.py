@@ -85,13 +85,17 @@ class Evidence:
         """A few steps of training; checks that read it declare ``trial``."""
         return self.facts.trial or Trial("not judged")
 
+    @cached_property
+    def limiting_ops(self) -> list[int]:
+        """The ops after the last weights that bound or drop outputs."""
+        rows, signal = self.seen.rows, self.signal
+        after = [index for index in sorted(signal.carrying) if signal.head < index <= signal.output]
+        return [index for index in after if rows[index].traits.drops or any(np.isfinite(rows[index].traits.bounds))]
+
     @property
     def limiting_op(self) -> int:
-        """The last op after the last weights that bounds or drops outputs; the output where there is none."""
-        rows, output = self.seen.rows, self.signal.output
-        after = [index for index in sorted(self.signal.carrying) if self.signal.head < index <= output]
-        limits = [index for index in after if rows[index].traits.drops or any(np.isfinite(rows[index].traits.bounds))]
-        return limits[-1] if limits else output
+        """The last op after the last weights that bounds or drops outputs; the output if there is none."""
+        return self.limiting_ops[-1] if self.limiting_ops else self.signal.output
 
     @property
     def last_layers(self) -> tuple[str, ...]:
@@ -118,6 +122,12 @@ class Evidence:
         row = self.seen.rows[index]
         module = row.within == row.layer and row.role != "weights"
         return f'model.set_submodule("{row.layer}", torch.nn.Identity())' if module else ""
+
+    @property
+    def removals(self) -> list[str]:
+        """Lines that replace one of several limiting ops by the identity, the last first, or all of them."""
+        lines = [line for index in reversed(self.limiting_ops) if (line := self.removal(index))]
+        return [*lines, "; ".join(reversed(lines))] if len(lines) > 1 else lines
 
     @cached_property
     def missing(self) -> dict[str, tuple[str, str, str]]:

@@ -111,7 +111,7 @@ def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Trie
         fix = finding.fix
         if fix is None or not fix.code or finding.level == "info" or finding.caused_by:
             continue
-        wanted[finding.code] = [fix]
+        wanted[finding.code] = [replace(fix, code=line) for line in finding.evidence.get("fixes") or [fix.code]]
         if table is not None and fix.code.startswith("initscope.initializers."):
             several = [item for item in dict.fromkeys((*table.fixes, fix)) if item.code]
             wanted[finding.code] = several[:_PER_FINDING]

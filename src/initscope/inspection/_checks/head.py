@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.finding import Level
@@ -47,12 +49,13 @@ def _loss_floor(evidence: Evidence, _: float) -> Hit | None:
         advice = "remove the activation, or scale the targets into its range"
     elif traits.drops:
         why, advice = ", as it sets outputs to zero at random", "apply dropout before the last layer, not after it"
-    elif traits.probabilities:
+    elif traits.probabilities and evidence.step.given:
         why = ", as its outputs are probabilities and the loss takes logits"
         advice = "remove it, or use a loss that takes probabilities"
-    facts = {"free": head.free, "why": why, "advice": advice, "remove": evidence.removal(row)}
+    facts: dict[str, Any] = {"free": head.free, "why": why, "advice": advice, "remove": evidence.removal(row)}
     level: Level | None = "warning" if 0 < head.left < _SMALL_FLOOR and not head.targets_outside else None
-    return Hit(row, head.reached, level=level, facts=facts | {"start": head.start, "constant": head.constant})
+    facts |= {"start": head.start, "constant": head.constant, "fixes": evidence.removals}
+    return Hit(row, head.reached, level=level, facts=facts)
 
 
 @check(

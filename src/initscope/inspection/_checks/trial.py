@@ -5,9 +5,12 @@ from __future__ import annotations
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import LEARNS, Evidence
 from initscope.inspection.finding import Level
+from initscope.inspection.instruments.optimizers import DEFAULT_RATE
 
 _TRAINING = ("IS403", "IS404", "IS409", "IS410")
 _CAUSES = ("IS1", "IS2", "IS3", "IS6", "IS8", "IS5")
+_CUT = ("IS308", "IS310", "IS311", "IS312")
+"""Layers that training does not reach: with the few that it reaches, only a high rate learns."""
 _NOTHING = 0.1
 """Share of the possible fall of the loss below which a model learns no more than a constant prediction."""
 _FAR, _VERY_FAR = 10.0, 100.0
@@ -71,7 +74,7 @@ def _rate_high(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS404", "learning-rate-low", "error", reads=("trial", "rate"), follows=("IS410", "IS2", "IS6"),
+    "IS404", "learning-rate-low", "error", reads=("trial", "rate"), follows=(*_CUT, "IS410", "IS2", "IS6"),
     message="The learning rate {rate:.2g} is too low: {suggested:.2g} learns, and is {factor:.3g} times larger.",
     why="the weights hardly move in a reasonable number of steps",
     advice="use a learning rate of about {suggested:.2g}", fix="lr = {suggested:.2g}",
@@ -92,6 +95,7 @@ def _rate(evidence: Evidence, higher: bool) -> Hit | None:
     enough = factor >= (_VERY_FAR if trial.slow and not trial.late else _FAR) and (trial.learn or 0.0) >= LEARNS
     slow = trial.outcome in ("still falling", "learns") and not (long and enough)
     slow = slow or (higher and factor < 0.99 * _FAR)  # a plateau at a rate that is nearly right is left by chance
+    slow = slow or (higher and trial.outcome == "learns" and trial.adapts and rate >= DEFAULT_RATE)
     facts = {"rate": rate, "suggested": suggested, "factor": factor}
     still = () if any(trial.updates.values()) else trial.unmoved  # a rate explains that nothing moves at all
     return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts, layers=still)

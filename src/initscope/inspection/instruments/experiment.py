@@ -105,7 +105,7 @@ class _Experiment(Runs):
         """All questions."""
         frozen = tuple(name for name, parameter in self.model.named_parameters() if not parameter.requires_grad)
         trial = Trial("failed", cost=self.cost, samples=self.samples, assumed=self.spec.assumed, frozen=frozen)
-        trial = replace(trial, optimizer=self.first.optimizer, rate=self.first.rate)
+        trial = replace(trial, optimizer=self.first.optimizer, rate=self.first.rate, adapts=self.first.adapts)
         if self.cost is None:
             return self._closed(replace(trial, losses=tuple(self.first.losses), reason=self.first.failed))
         trial = replace(trial, left_out=self.spec.left_out(self.model))

@@ -47,6 +47,8 @@ class Trial(Result):
         Whether the curve still fell when the budget ended, and whether it had become flat above what is possible.
     optimizer, rate, assumed : str, float or None, bool
         What was trained with; ``assumed``: no optimizer and no rate were given.
+    adapts : bool
+        Whether steps of the optimizer do not depend on the size of gradients, as those of Adam.
     rates, losses_by_rate : tuple of float
         Learning rates that were tried, in increasing order, and the loss after ``rate_steps`` steps, infinite where it
         diverges. Empty where the given rate learns at once: no other is tried then.
@@ -101,6 +103,7 @@ class Trial(Result):
     optimizer: str = ""
     rate: float | None = None
     assumed: bool = False
+    adapts: bool = False
     rates: tuple[float, ...] = ()
     losses_by_rate: tuple[float, ...] = ()
     rate_steps: int = 0
