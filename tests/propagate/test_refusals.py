@@ -99,6 +99,6 @@ def test_few_channels_in_a_group_are_sampled(channels):
     predicted = initscope.predict(model, x, y, He(), draws=300, seed=1)
     measured = initscope.measure(model, x, y, initializer=He(), draws=300, seed=2)
     assert predicted.rows[2].status == "sampled"
-    assert f"only {channels} channels in a group" in predicted.rows[2].note
+    assert f"only {channels} channels are in a group" in predicted.rows[2].note
     difference = (predicted.cosine - measured.cosine).mean(axis=1)[2:]
     assert np.abs(difference / (1.4 * measured.mean_cosine_se[2:])).max() < 4
