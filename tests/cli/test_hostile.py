@@ -166,7 +166,7 @@ def test_a_network_without_a_better_start_is_reported_all_the_same(initscope, tm
     assert "--apply: the suggested fix changes more than weights: normalize the data" in messages
     code, _, messages = initscope(*healthy, "--no-alternatives")
     assert code == 2
-    assert "--no-alternatives tries none; drop one" in messages
+    assert "--no-alternatives tries none; leave one of them out" in messages
 
 
 def test_an_endless_device_is_no_index(initscope, tmp_path):

@@ -168,15 +168,15 @@ def test_what_was_tried_before_an_interrupt_is_kept(monkeypatch):
     """Ctrl-C at the fourth start: the report has those before it, and says which were left out."""
     from initscope.inspection import alternatives
 
-    begin, calls = alternatives._Trials.begin, []
+    run, calls = alternatives._Trials.run, []
 
-    def interrupting(self, variant):
+    def interrupting(self, variant, draw=0):
         calls.append(variant.name)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        begin(self, variant)
+        run(self, variant, draw)
 
-    monkeypatch.setattr(alternatives._Trials, "begin", interrupting)
+    monkeypatch.setattr(alternatives._Trials, "run", interrupting)
     layers = [layer for _ in range(20) for layer in (nn.Linear(16, 16), nn.ReLU())]
     data = torch.rand(20, 16, generator=torch.Generator().manual_seed(0))
     with watching(Meter()):

@@ -134,7 +134,7 @@ def test_names_of_ours_in_folders_of_others_stay(tmp_path, theirs):
     file = tmp_path / theirs
     file.parent.mkdir(exist_ok=True)
     file.write_text("mine")
-    with pytest.raises(InputError, match="which is not of a sweep"), opened(tmp_path):
+    with pytest.raises(InputError, match="which does not belong to a sweep"), opened(tmp_path):
         pass
     assert file.read_text() == "mine"
     assert not (tmp_path / "_lock").exists()
@@ -151,7 +151,7 @@ def test_links_in_a_folder_are_not_followed(tmp_path, name):
         (home / file).write_text("mine")
     (tmp_path / "out" / name).rename(tmp_path / "kept") if (tmp_path / "out" / name).exists() else None
     (tmp_path / "out" / name).symlink_to(home)
-    with pytest.raises(InputError, match=f"holds {name}, which is not of a sweep"), opened(tmp_path / "out"):
+    with pytest.raises(InputError, match=f"holds {name}, which does not belong to a sweep"), opened(tmp_path / "out"):
         pass
     assert sorted(file.name for file in home.iterdir()) == [".bashrc", "photo.parquet"]
 

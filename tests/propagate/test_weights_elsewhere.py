@@ -160,7 +160,7 @@ def test_a_tied_embedding_and_head_are_one_draw(law):
     predicted = initscope.predict(model, x, y, law, draws=60, seed=1)
     measured = initscope.measure(model, x, y, initializer=law, draws=60, seed=2)
     assert predicted.rows[-1].status == "sampled"
-    assert "another way" in predicted.rows[-1].note
+    assert "a different way" in predicted.rows[-1].note
     agree(predicted, measured)
     if isinstance(law, Present):
         assert 18 < predicted.norm_ratio[-1].mean() < 20

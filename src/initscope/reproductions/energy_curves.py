@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from initscope._utils.palette import line_color
 from initscope.errors import check_count
 from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared
@@ -34,7 +35,7 @@ class EnergyCurves(Curves):
         for index, kind in enumerate(self.kinds()):
             if kind not in (_FULL, _LINE):
                 gaps = [(point.x, full[point.x] - point.predicted) for point in self.curve(kind)]
-                inset.plot(*zip(*gaps), "-", color=f"C{index}", linewidth=1)
+                inset.plot(*zip(*gaps), "-", color=line_color(index), linewidth=1)
         inset.set_yscale("log")
         inset.set_title("full RSB less ansatz", fontsize="small")
         inset.tick_params(labelsize="small")
