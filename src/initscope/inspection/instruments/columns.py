@@ -95,7 +95,7 @@ def _explained(run: Run, setup: Setup) -> list[float] | None:
     if _is_least_at_targets(setup):
         error = (output.detach().double() - targets).square().mean(dim=0)
         return [float(share) for share in (1 - error / targets.var(dim=0, correction=0)).nan_to_num(neginf=0.0)]
-    centerd = [values - values.mean(dim=0) for values in (output.detach().double(), targets)]
-    scale = centerd[0].norm(dim=0) * centerd[1].norm(dim=0)
-    shares = ((centerd[0] * centerd[1]).sum(dim=0) / scale.clamp_min(1e-30)).square()
+    centered = [values - values.mean(dim=0) for values in (output.detach().double(), targets)]
+    scale = centered[0].norm(dim=0) * centered[1].norm(dim=0)
+    shares = ((centered[0] * centered[1]).sum(dim=0) / scale.clamp_min(1e-30)).square()
     return [float(share) for share in shares.nan_to_num()]
