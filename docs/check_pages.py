@@ -100,7 +100,7 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Advice without the fields that a report fills in."""
-    words = {"{law}": "he_", "{keeping}": "looks_linear_", "{at}": "it", "{suggested:.2g}": "that size"}
+    words = {"{initializer}": "he_", "{keeping}": "looks_linear_", "{at}": "it", "{suggested:.2g}": "that size"}
     for field, word in words.items():
         text = text.replace(field, word)
     return text

@@ -153,7 +153,7 @@ def test_narrow_tables_keep_names_findings_and_scores(width):
 
     from initscope.rendering.table import rich_table
 
-    starts = ["looks linear", "leaky slope 0.56, orthogonal", "orthogonal zero-sum, strength 0.25"]
+    starts = ["looks-linear", "leaky slope 0.56, orthogonal", "orthogonal zero-sum, strength 0.25"]
     told = ["none in 3", "collapse 1/1, gradient-imbalance 1/1, dead-units 1/1", "rank-loss 1/3"]
     rows = [
         {"start": start, "score": 0.25, "angle kept": 0.51, "predicted": None, "size kept": 1.1, "gradient spread": 1e6,
@@ -163,7 +163,7 @@ def test_narrow_tables_keep_names_findings_and_scores(width):
          "kind": "Linear", "angle ° predicted": "0.1", "size": "3.0", "gradient": "1e-10", "status": "closed form"}
         for k in range(3)]  # fmt: skip
     for table, keep, words in (
-        (rows, ("score", "findings of samples"), ["looks linear", "0.25", "none in 3", "collapse 1/1"]),
+        (rows, ("score", "findings of samples"), ["looks-linear", "0.25", "none in 3", "collapse 1/1"]),
         (layers, ("finding",), ["model.layers.1.", "dense", "gradient-imbalance"]),
     ):
         console = Console(width=width)

@@ -82,7 +82,7 @@ def test_the_table_tells_how_many_draws_crossed_what(deep):
     assert table.best.draws == 3
     assert rows["He"].crossed["collapse"] == rows["He"].draws == 1  # out of the race after its first draw
     assert "collapse 1/1" in rows["He"].findings
-    assert rows["looks linear"].angle_predicted is None
+    assert rows["looks-linear"].angle_predicted is None
     assert rows["He"].status == "closed form"
     failing = [item.failing / item.draws for item in table.alternatives]
     assert failing == sorted(failing)
@@ -118,10 +118,10 @@ def test_near_samples_are_driven_apart_by_zero_sums_and_not_by_mirrored_weights(
     outputs; zero sums are chaotic."""
     table = what_if(mlp(40, He(), width=64), samples()[:8], samples()[8:16], draws=1)
     found = {item.name: item for item in table.alternatives}
-    assert found["looks linear"].near_ratio < 2
+    assert found["looks-linear"].near_ratio < 2
     assert all(item.near_ratio is None or np.isfinite(item.near_ratio) for item in table.alternatives)
     assert found["zero-sum, strength 0.5"].near_ratio > 5
-    assert found["looks linear"].score > found["zero-sum, strength 0.5"].score
+    assert found["looks-linear"].score > found["zero-sum, strength 0.5"].score
 
 
 def test_batch_norm_also_stands_behind_transposed_convolutions():
@@ -155,7 +155,7 @@ def test_laws_are_offered_where_they_make_sense(kind):
     report = initscope.inspect(model, x, pairs=8, thresholds=Thresholds(exploding=1e-9))
     offered = {item.name for item in report.what_if.alternatives} | set(report.what_if.skipped)
     assert {"He", "orthogonal"} <= offered
-    for_relu = {name for name in offered if "zero-sum" in name or "looks linear" in name or "leaky" in name}
+    for_relu = {name for name in offered if "zero-sum" in name or "looks-linear" in name or "leaky" in name}
     assert bool(for_relu) is (kind == "relu")
     assert ("batch norm" in offered) is (kind in ("relu", "tanh"))
 
@@ -302,7 +302,7 @@ def test_laws_that_cost_too_much_to_draw_are_named(monkeypatch):
     """Orthogonal weights decompose every matrix: 2·32·64·32 + 2·32·32·32 + 2·10·32·10 multiplications here."""
     monkeypatch.setattr(sys.modules["initscope.inspection.spending"], "SAMPLING", 1e5)
     table = what_if(mlp(2, He(), width=32), samples()[:6], samples()[6:12])
-    assert {"orthogonal", "looks linear"} <= set(table.skipped)
+    assert {"orthogonal", "looks-linear"} <= set(table.skipped)
     assert f"{2 * 32 * 64 * 32 + 2 * 32**3 + 2 * 10 * 32 * 10:.0e}" in table.skipped["orthogonal"]
     assert "He" in {item.name for item in table.alternatives}
 

@@ -93,7 +93,7 @@ def test_gradients_that_vanish_are_called_so():
 @pytest.mark.parametrize(
     ("scale", "said"),
     [
-        (0.3, r"The signal shrinks to (\S+) of the input's scale"),
+        (0.3, r"The signal shrinks to (\S+) times the input's scale"),
         (8.0, r"The signal grows to (\S+) times the input's scale"),
     ],
 )

@@ -230,7 +230,7 @@ def test_two_zero_factors_never_move_and_one_does():
     torch.manual_seed(0)
     found = problems(LowRank(both=True))["stuck-zeros"]
     assert found.layer == "down"
-    assert "down and what multiplies it are zero" in found.message
+    assert "down and the factor that multiplies it are both zero" in found.message
     assert found.evidence["all"] == ["down", "up"]
     assert "stuck-zeros" not in problems(LowRank(both=False))
 

@@ -209,7 +209,7 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
 def test_the_top_of_the_page_says_what_how_and_when(reports):
     """The conclusion, the size of the model, date, seed and versions; for failing models that errors were found."""
     healthy, failing = (report.to_html() for report in reports)
-    assert '<p class="conclusion">Nothing was found that keeps this model from learning.</p>' in healthy
+    assert '<p class="conclusion">No problem was found that keeps this model from learning.</p>' in healthy
     assert re.search(r'<p class="conclusion">(An error keeps|Errors keep) this model from learning', failing)
     for report, page in zip(reports, (healthy, failing), strict=True):
         assert report.provenance.size in page

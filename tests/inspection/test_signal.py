@@ -153,7 +153,7 @@ class TwoInputs(nn.Module):
 def test_small_inputs_and_constant_ones_are_not_where_the_signal_begins():
     data = {"x": normal(24, 3, 8, 8), "time": normal(24, 1), "mask": torch.full((24, 8, 8, 8), -1e4)}
     found = evidence(TwoInputs(), data)
-    assert names(found, found.signal.starts) == {"input (x)"}
+    assert names(found, found.signal.entries) == {"input (x)"}
     assert "step" not in names(found, found.signal.main_path)
 
 

@@ -47,17 +47,17 @@ _BEST_SIZE = -0.5
 _WEIGHT = 0.3
 """Weight, relative to the scale, of log10 of the spread of gradients, of the angle and of what near samples gain."""
 _NEAR = 0.01
-"""Norm of what is added to a sample to get one near it, over the sample's."""
+"""Norm of the change that makes a sample near another, over the norm of the sample."""
 _LEAST_PAIRS = 4
 _AGAIN = 3
-"""Alternatives that are sampled more than once."""
+"""Number of alternatives that are sampled more than once."""
 _TIE = 0.05
-"""Relative difference of scores that the study of trained networks cannot distinguish from none."""
+"""Relative difference of scores below which the study of trained networks finds no difference in training."""
 
 
 @dataclass(frozen=True)
 class Alternative(Result):
-    """One variant of the network, and what it does to the data.
+    """One variant of the network, and its effect on the data.
 
     ``angle_ratio``, ``rms_ratio`` (of the last op), ``gradient_spread`` (largest over smallest gradient of the layers)
     and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians
@@ -93,7 +93,7 @@ class Alternative(Result):
 
     @property
     def findings(self) -> str:
-        """``collapse 2/3, rank-loss 3/3``: findings, and the share of the samples that have them; ``none in 3``."""
+        """Findings and the share of the samples that have them: ``collapse 2/3, rank-loss 3/3``, or ``none in 3``."""
         return (
             ", ".join(f"{name} {count}/{self.draws}" for name, count in self.crossed.items()) or f"none in {self.draws}"
         )
@@ -105,9 +105,9 @@ _AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN
 
 @dataclass(frozen=True)
 class WhatIf(Result):
-    """Alternatives, best first; ``current`` is the network as it is, ``skipped`` what was not tried, and why.
+    """Alternatives, best first; ``current`` is the network as it is, ``skipped`` lists what was not tried, and why.
 
-    Where nothing was tried, ``untried`` says why, and ``best`` is the network as it is, with nothing to type.
+    If nothing was tried, ``untried`` says why, and ``best`` is the network as it is, without a suggested fix.
     """
 
     alternatives: tuple[Alternative, ...]
@@ -158,11 +158,11 @@ class WhatIf(Result):
         )  # fmt: skip
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per alternative, best first."""
+        """Return one dict per alternative, best first."""
         return [alternative.to_dict() for alternative in self.alternatives]
 
     def summary(self) -> list[dict[str, Any]]:
-        """The table without the code, for a terminal."""
+        """Return the table without the code, for a terminal."""
         tied = {item.name for item in self.ties}
         return [
             {
@@ -180,7 +180,7 @@ class WhatIf(Result):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Scores as bars, the network as it is marked."""
+        """Plot the scores as bars, with the network as it is marked."""
         from initscope.rendering.figures import new_axes
 
         ax = new_axes(7.0, 0.35 * len(self.alternatives) + 1.2) if ax is None else ax
@@ -208,9 +208,9 @@ def what_if(
     prediction: Prediction | None = None,
     progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> WhatIf:
-    """Try alternative initializations of ``model`` on a few of the pairs; the model itself is left alone.
+    """Try alternative initializations of ``model`` on a few of the pairs; the model itself does not change.
 
-    Each alternative is measured on a sample of its weights in a copy, and predicted if theory covers it. At finite
+    Each alternative is measured in a copy for one sample of its weights, and predicted if theory covers it. At finite
     width samples differ, so the best of those without a finding are sampled ``draws`` times. Models of more than 10⁸
     multiplications a sample are tried on one sample of the weights and fewer pairs, and not wider. All trials have a
     budget (`Spending`), and ``skipped`` names what it leaves out.
@@ -228,13 +228,13 @@ def what_if(
     draws : int
         Samples of the weights of the best alternatives.
     mode : "train", "eval" or None
-        What batch norm does; None: as the model is.
+        Mode of batch norm; None: as the model is.
     thresholds : Thresholds, optional
         Bounds of the checks.
     prediction : Prediction, optional
-        Of the model as it is on these pairs, if it is known already.
+        Of the model as it is on these pairs, if it is already known.
     progress : callable, optional
-        Passes a list on item by item, as ``tqdm`` does.
+        Wraps the list of alternatives and passes its items on, as ``tqdm`` does.
 
     Returns
     -------
@@ -278,7 +278,7 @@ class _Sample:
 
 
 class _Trials:
-    """Runs variants of one model and keeps what was seen of them."""
+    """Runs variants of one model and records what each of them does."""
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class _Trials:
             changed = self._traced(self._sampled(variant, self.seed + draw))
             seen = self._observed(changed, self.seed + draw)
         except (InputError, ValueError, RuntimeError) as error:
-            # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
+            # A change that does not fit this architecture (batch norm on tokens, say) is no alternative for it.
             self.skipped[name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
         self.rows = self.rows or seen.rows
@@ -324,7 +324,7 @@ class _Trials:
             self.predicted[variant] = self._prediction(variant, changed)
 
     def hopeful(self) -> list[Variant]:
-        """Return the best variants whose first sample has no finding, or of all, if more samples of them are cheap."""
+        """Return the best variants whose first sample has no finding, or the best of all, if more samples are cheap."""
         if reason := self.spending.refuses_again():
             self.skipped["more draws"] = reason
             return []
@@ -333,7 +333,7 @@ class _Trials:
         return sorted(well or random, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
 
     def alternative(self, variant: Variant) -> Alternative:
-        """Return what was seen of a variant."""
+        """Return the measurements of a variant."""
         samples = self.seen[variant]
         names = ("angle", "size", "spread", "near")
         angle, size, spread, near = (_median([getattr(sample, name) for sample in samples]) for name in names)
@@ -383,7 +383,7 @@ class _Trials:
         first = next(iter(self.seen.values()), ())  # of the model as it is
         is_cloned = any("equal-layers" in sample.faults for sample in first)
         if is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
-            faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
+            faults += ("equal-layers",)  # a variant with fewer copies still has copies, even below the threshold
         angle, size, spread = what_is_kept(seen)
         near = self._near(changed, seed)
         return _Sample(angle, size, spread, near / angle if angle > 0 else float("nan"), faults)

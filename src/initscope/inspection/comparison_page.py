@@ -26,11 +26,11 @@ _SHOWN = ("angle_measured", "rms_ratio_measured", "gradient_over_last", "dead_fr
 def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> str:
     """Return the page as text, or the fragment that a notebook cell shows."""
     reports, same = compared.reports, compared.same_rows
-    found = {name: layer_quantities(report, as_comparison(report)) for name, report in reports.items()}
+    quantities_of = {name: layer_quantities(report, as_comparison(report)) for name, report in reports.items()}
     first, seen = next(iter(reports)), next(iter(reports.values())).observation
     titles = [row.title for row in seen.rows] if same else []
-    depth = overlaid_panels({name: of.panels for name, of in found.items()}, titles) | {"same": same}
-    columns = list(_columns(found)) if same else []
+    depth = overlaid_panels({name: of.panels for name, of in quantities_of.items()}, titles) | {"same": same}
+    columns = list(_columns(quantities_of)) if same else []
     data = page_data(seen.rows, columns, depth["data"]) if same else {"titles": depth["titles"], "texts": {}}
     context = {
         "body": "compare.html",
@@ -43,23 +43,23 @@ def render_comparison(compared: ModelComparison, *, fragment: bool = False) -> s
         "depth": depth,
         "layers": layer_table(seen.rows, columns) if same else None,
         "has_predicted": False,
-        "each": [_one(name, report) for name, report in reports.items()],
+        "each": [_report_facts(name, report) for name, report in reports.items()],
         "run": _run(reports),
         "data": data | {"panels": depth["data"]},
     }
     return render_part("compare.html" if fragment else "page.html", **context)
 
 
-def _columns(found: dict[str, LayerQuantities]) -> Iterator[Column]:
-    """Return the measured columns of all models, one quantity after the other."""
+def _columns(quantities_of: dict[str, LayerQuantities]) -> Iterator[Column]:
+    """Return the measured columns of all models, grouped by quantity."""
     for wanted in _SHOWN:
-        for number, (name, quantities) in enumerate(found.items()):
+        for number, (name, quantities) in enumerate(quantities_of.items()):
             for column in quantities.columns:
                 if column.name == wanted:
                     yield replace(column, name=f"{wanted}_{number}", title=f"{column.title} {name}", side="")
 
 
-def _one(name: str, report: Report) -> dict[str, Any]:
+def _report_facts(name: str, report: Report) -> dict[str, Any]:
     fix = report.fix
     return {
         "name": name,
@@ -74,10 +74,10 @@ def _one(name: str, report: Report) -> dict[str, Any]:
 
 def _run(reports: dict[str, Report]) -> dict[str, str]:
     """Return date, seed and versions of the reports; different ones side by side."""
-    each = [report.provenance for report in reports.values()]
+    provenances = [report.provenance for report in reports.values()]
     values = {
-        "date": {one.date for one in each},
-        "seed": {str(one.seed) for one in each},
-        "versions": {", ".join(f"{name} {number}" for name, number in one.versions.items()) for one in each},
+        "date": {made.date for made in provenances},
+        "seed": {str(made.seed) for made in provenances},
+        "versions": {", ".join(f"{name} {number}" for name, number in made.versions.items()) for made in provenances},
     }
     return {name: "; ".join(sorted(texts)) for name, texts in values.items() if any(texts)}

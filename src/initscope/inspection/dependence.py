@@ -1,6 +1,6 @@
-"""What outputs depend on, found by changing inputs: on other samples, on the words they are to tell, on the order.
+"""What outputs depend on, measured by changing inputs: other samples, the next token, the order of tokens.
 
-A model is run a few times on a few samples, in evaluation mode and with the same random numbers each time.
+A model runs a few times on a few samples, in evaluation mode and with the same random numbers each time.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from initscope.measurement.observation import Observation
 __all__ = ["Dependence", "dependence"]
 
 _SAMPLES = 7
-"""The number of samples that are run: few outputs have another axis of that length."""
+"""Number of samples to run: few outputs have another axis of that length."""
 _CHANGED = 1e-3
-"""Change over the largest value, or over the differences of samples, from which on it is an effect."""
+"""Change from which an effect counts, over the largest value or over the differences between samples."""
 _ROUNDING = 50
-"""Steps of a number format, relative to the largest value, that may be rounding."""
+"""Multiples of the machine epsilon, relative to the largest value, that may be rounding."""
 _SEED = 0
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """Each is the first row where it is seen, None where it is not.
+    """Effects of changed inputs; row numbers are the first row with the effect, or None.
 
     Attributes
     ----------
     mixed : int or None
-        A sample's values depend on other samples, in evaluation mode, at the output as well.
-    apart : bool
-        Whether what that row reads keeps samples apart, so that it mixes them itself.
-    told : int or None
-        Outputs at a place depend on the next one, which is their target.
+        Values of a sample depend on other samples in evaluation mode, and so does the output.
+    separate : bool
+        Whether the inputs of that row are still separate for each sample, so that the row itself mixes them.
+    sees_next : int or None
+        Outputs at a position depend on the next token, which is their target.
     orderless : bool
-        Whether words in another order give the same, in a model that attends to them.
+        Whether tokens in another order give the same output, in a model with attention over them.
     dropping : bool
-        Whether calls of dropout make outputs random in evaluation mode too.
+        Whether dropout makes outputs random in evaluation mode too.
     forwards : bool
-        Whether targets are an input as it is, and each position of the output sees those up to its own.
+        Whether the targets equal an input, and each position of the output sees the input at its own position.
     constant : bool
         Whether outputs are bitwise equal for all samples.
     ignored : float
         Share of the values of the real-valued input that the output does not depend on.
     ignored_relation, used_relation : float or None
-        How much the targets have to do with these values, and with the others; see `target_relation`.
+        How strongly the targets depend on these values, and on the others; see `target_relation`.
     """
 
     mixed: int | None = None
-    apart: bool = True
-    told: int | None = None
+    separate: bool = True
+    sees_next: int | None = None
     orderless: bool = False
     dropping: bool = False
     forwards: bool = False
@@ -67,7 +67,7 @@ class Dependence:
 
 
 def dependence(model: nn.Module, seen: Observation) -> Dependence:
-    """Run ``model`` with changed inputs; inside of `borrowed`. Nothing is known of models that fail."""
+    """Run ``model`` with changed inputs, inside of `borrowed`; return the defaults if the model fails."""
     inputs = seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,))
     inputs = inputs.pick(slice(0, _SAMPLES))
     model.eval()
@@ -75,34 +75,34 @@ def dependence(model: nn.Module, seen: Observation) -> Dependence:
         with torch.no_grad():
             probes = _Probes(model, inputs)
             mixed = probes.mixed()
-            told, forwards = _told(probes, seen), _forwards(probes, seen)
-            constant = bool(probes.before) and all(bool((one == one[:1]).all()) for one in probes.before)
+            sees_next, forwards = _first_that_sees_next(probes, seen), _forwards(probes, seen)
+            constant = bool(probes.before) and all(bool((values == values[:1]).all()) for values in probes.before)
             orderless = _orderless(probes, seen)
             dropping, ignored = probes.dropping(), None if constant else probes.ignored()
-            result = Dependence(mixed, probes.apart, told, orderless, dropping, forwards, constant)
+            result = Dependence(mixed, probes.separate, sees_next, orderless, dropping, forwards, constant)
             return result if ignored is None else replace(result, **_related(ignored, seen))
-    except Exception:  # whatever the model raises: other checks report what is known
+    except Exception:  # whatever the model raises: other checks report the failure
         return Dependence()
 
 
 class _Probes:
-    """Runs of a model on the same samples, of which something is changed."""
+    """Runs of a model on the same samples, with one change at a time."""
 
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         self.model, self.inputs, self.samples = model, inputs, inputs.samples
-        self.before, self.apart = self.run(inputs), True
-        fresh = torch.Generator().manual_seed(_SEED).get_state()  # as it still is if the run took no random numbers
+        self.before, self.separate = self.run(inputs), True
+        fresh = torch.Generator().manual_seed(_SEED).get_state()  # unchanged if the run used no random numbers
         on_cpu = all(tensor.is_cpu for tensor in (*model.parameters(), *inputs.tensors()))
         self._draws = not on_cpu or not torch.equal(torch.get_rng_state(), fresh)
 
     def run(self, inputs: Inputs, seed: int = _SEED) -> list[Tensor]:
-        """The real-valued tensors of the output that have one entry for each sample, and no other axis as long."""
+        """Return the real-valued tensors of the output with one entry per sample, and no other axis of that length."""
         torch.manual_seed(seed)
         output = self.model(*inputs.map(torch.clone).args, **inputs.map(torch.clone).kwargs)
         return [tensor for _, tensor in named_tensors(output, "") if _of_samples(tensor, self.samples)]
 
     def dropping(self) -> bool:
-        """Whether other random numbers give other outputs, and would not if calls of dropout did nothing."""
+        """Return whether outputs depend on the seed, and only because of calls of dropout."""
         if not self._draws or not self._differ_by_seed():
             return False
         with NoDropoutCalls():
@@ -113,7 +113,7 @@ class _Probes:
         return any(_differ(a, b) for a, b in zip(first, second, strict=True))
 
     def mixed(self) -> int | None:
-        """The first step where a sample's values change with another sample."""
+        """Return the first node at which values of a sample change with another sample."""
         for changed, other in ((0, 1), (self.samples - 1, 0)):
             positions = torch.arange(self.samples)
             rest, replaced = (
@@ -126,9 +126,9 @@ class _Probes:
         return None
 
     def first(self, changed: Inputs, rest: list[int], length: int | None = None) -> int:
-        """The first step that has samples whose values at ``rest`` are not as before, with ``changed`` inputs.
+        """Return the first node whose values at the samples ``rest`` change if the inputs are ``changed``.
 
-        With a ``length``: of sequences so long, ``[samples, places, units]``, at all places but the last.
+        With ``length``, compare only sequences ``[samples, length, units]``, without their last position.
         """
 
         def part(values: Tensor) -> Tensor:
@@ -138,16 +138,16 @@ class _Probes:
 
         traced = trace(self.model, self.inputs.pick(slice(0, 2)), opened=True)
         axes = sample_axes(traced, self.inputs)
-        before, after = (_by_step(traced, axes, inputs) for inputs in (self.inputs, changed))
+        before, after = (_values_by_node(traced, axes, inputs) for inputs in (self.inputs, changed))
         for index, values in before.items():
             given = traced.nodes[index].role == "input"
             if not given and index in after and _differ(part(values), part(after[index]), _spread(values)):
-                self.apart = all(parent in before for parent in traced.nodes[index].reads)
+                self.separate = all(parent in before for parent in traced.nodes[index].reads)
                 return index
         return len(traced.nodes) - 1
 
     def ignored(self) -> Tensor | None:
-        """The values of the only real-valued input that the outputs do not depend on; None where they read all."""
+        """Return which values of the only real-valued input have no effect on the outputs; None if all have one."""
         real = [tensor for tensor in self.inputs.sample_tensors() if tensor.is_floating_point()]
         if len(real) != 1 or real[0].dim() < 2 or not self.before:
             return None
@@ -170,14 +170,14 @@ class _Probes:
         unread = (torch.autograd.grad(total, slopes)[0] == 0).all(dim=0)
         if not bool(unread.any()) or bool(unread.all()):
             return None
-        # ops without a slope, as rounding and maxima, may read them all the same
+        # ops such as rounding have no gradient, but may still use all values
         replaced = self.inputs.map(lambda t: torch.where(unread, t.roll(1, 0), t) if t is real[0] else t)
         read = any(_differ(a, b) for a, b in zip(self.before, self.run(replaced), strict=True))
         return None if read else unread
 
 
 def _related(unread: Tensor, seen: Observation) -> dict[str, Any]:
-    """The share of values that are not read, and whether the targets have to do with them or with the others."""
+    """Return the share of unused values, and how the targets are related to the unused and the used values."""
     sides = [side if isinstance(side, Inputs) else Inputs((side,)) for side in (seen.x, seen.y)]
     values = torch.cat([t for side in sides for t in side.sample_tensors() if t.is_floating_point()])
     parts = values[:, unread], values[:, ~unread]
@@ -185,22 +185,22 @@ def _related(unread: Tensor, seen: Observation) -> dict[str, Any]:
     return {"ignored": float(unread.double().mean()), "ignored_relation": ignored, "used_relation": used}
 
 
-def _by_step(traced: Graph, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:
-    """The values of every step, samples first, by its place."""
+def _values_by_node(traced: Graph, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:
+    """Return the values of every node by its index, with the samples on the first axis."""
     values: dict[int, Tensor] = {}
 
-    def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
-        held = axes.tensor(step, output, inputs.samples)
+    def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
+        held = axes.tensor(node, output, inputs.samples)
         if held is not None:
-            values[step.index] = held[1].detach().clone()
+            values[node.index] = held[1].detach().clone()
 
     torch.manual_seed(_SEED)
     traced.execute(inputs.map(torch.clone), watch)
     return values
 
 
-def _told(probes: _Probes, seen: Observation) -> int | None:
-    """Whether outputs know the next entry of a sequence where targets are an input moved by one."""
+def _first_that_sees_next(probes: _Probes, seen: Observation) -> int | None:
+    """Return the first row at which outputs depend on the next token, if the targets are an input shifted by one."""
     inputs, targets = probes.inputs, seen.targets
     if not isinstance(targets, Tensor) or targets.dim() < 2 or targets.shape[1] < 3:
         return None
@@ -218,7 +218,7 @@ def _told(probes: _Probes, seen: Observation) -> int | None:
 
 
 def _forwards(probes: _Probes, seen: Observation) -> bool:
-    """Whether targets are words as they go in, of a model whose places see those up to their own."""
+    """Return whether targets equal the input tokens, in a model whose positions see only tokens up to their own."""
     targets = seen.targets
     if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dim() != 2 or targets.shape[1] < 3:
         return False
@@ -232,7 +232,7 @@ def _forwards(probes: _Probes, seen: Observation) -> bool:
 
 
 def _with_another_end(inputs: Inputs, tensor: Tensor) -> Inputs:
-    """The same inputs, of which ``tensor`` ends in the last entry of another sample."""
+    """Return the inputs, with the last entry of ``tensor`` taken from another sample."""
 
     def changed(values: Tensor) -> Tensor:
         if values is not tensor:
@@ -245,12 +245,12 @@ def _with_another_end(inputs: Inputs, tensor: Tensor) -> Inputs:
 
 
 def _orderless(probes: _Probes, seen: Observation) -> bool:
-    """Whether a model of words that attends to them gives the same when they are in another order."""
-    words, entropy = seen.x, seen.attention_entropy
+    """Return whether a model with attention over tokens gives the same output if their order changes."""
+    tokens, entropy = seen.x, seen.attention_entropy
     attends = entropy is not None and bool((entropy == entropy).any())
-    if not attends or not isinstance(words, Tensor) or words.is_floating_point() or words.dim() != 2:
+    if not attends or not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dim() != 2:
         return False
-    length = words.shape[1]
+    length = tokens.shape[1]
     order = torch.arange(length).flip(0)
     after = probes.run(probes.inputs.map(lambda tensor: tensor[:, order]))
     back = [b[:, order] if b.dim() == 3 and b.shape[1] == length else b for b in after]
@@ -264,17 +264,17 @@ def _of_samples(tensor: Tensor, samples: int) -> bool:
 
 
 def _spread(values: Tensor) -> float:
-    """The largest difference of a value from its mean over the samples; infinite where one is not finite."""
+    """Return the largest difference of a value from its mean over the samples; infinite if a value is not finite."""
     values = values.double()
-    found = float((values - values.mean(dim=0)).abs().max()) if values.numel() else math.inf
-    return found if math.isfinite(found) else math.inf
+    largest = float((values - values.mean(dim=0)).abs().max()) if values.numel() else math.inf
+    return largest if math.isfinite(largest) else math.inf
 
 
 def _differ(first: Tensor, second: Tensor, scale: float = math.inf) -> bool:
-    """Whether two runs differ by more than rounding; values that are not finite in one of them do not count.
+    """Return whether two runs differ by more than rounding; values that are not finite in one of them do not count.
 
-    A change counts from a thousandth of the largest value on, or of ``scale`` if that is smaller: a vector that is
-    common to all samples hides how they differ.
+    A change counts from a thousandth of the largest value, or of ``scale`` if that is smaller: a vector that all
+    samples share would otherwise hide how they differ.
     """
     rounding = _ROUNDING * torch.finfo(first.dtype).eps
     first, second = first.double(), second.double()

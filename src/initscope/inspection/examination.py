@@ -42,14 +42,14 @@ __all__ = ["WeightsNotFinite", "inspect"]
 
 _Side = TypeVar("_Side", Prediction, Measurement)
 _PREDICTED = 8
-"""Pairs that are predicted of a network of any size, if it is observed on that many. A prediction of one pair costs a
-few forward passes, so that more pairs of a large network would cost more than all measurements."""
+"""Pairs that are predicted for a network of any size, if that many are observed. Predicting a pair costs a few forward
+passes, so more pairs of a large network would cost more than all measurements."""
 _VALUES = 1 << 24
-"""Values of all rows for which more pairs are predicted."""
+"""Number of values of all rows up to which more pairs are predicted."""
 
 
 class WeightsNotFinite(InputError):
-    """A weight holds NaN or infinity; ``parameter`` is its name, ``seen`` what was observed before the refusal."""
+    """A weight holds NaN or infinity; ``parameter`` is its name, ``seen`` what was observed before the error."""
 
     def __init__(self, parameter: str, seen: Observation) -> None:
         super().__init__(f"{parameter} holds NaN or infinite values; re-initialize these weights or load them again")
@@ -84,14 +84,14 @@ def inspect(
     Parameters
     ----------
     model : torch.nn.Module or str
-        Any model; it is left as it was, also after an exception. Or what the command line takes: an architecture
-        string, ``file.py:factory``, ``hf:NAME``, ``timm:NAME``.
+        Any model; it does not change, also after an exception. Or what the command line takes: an architecture string,
+        ``file.py:factory``, ``hf:NAME``, ``timm:NAME``.
     data
         Tensor, array, Dataset, DataLoader, tuple or dict of inputs; or anything that `initscope.data.load` takes: a
         name such as ``"digits"``, a path, a table of pandas, polars or pyarrow, a data set of Hugging Face.
     pairs : int
-        Pairs of samples whose angles, norms and gradients are recorded. Of large networks only the first pairs, at
-        least 8, are predicted, and predictions are compared with what was measured on these.
+        Pairs of samples whose angles, norms and gradients are recorded. For large networks only the first pairs, at
+        least 8, are predicted and compared with their measurements.
     draws : int
         0 measures the weights that the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
     seed : int
@@ -102,13 +102,13 @@ def inspect(
     gradients : bool
         Record weight gradients, which takes a backward pass.
     mode : "train", "eval" or None
-        What batch norm does; None: as the model is.
+        Mode of batch norm; None: as the model is.
     thresholds : initscope.inspection.Thresholds, optional
         Bounds of the checks.
     alternatives, prediction : bool
-        Whether to try alternative initializations, widths and depths where a check asks for them; whether to predict.
+        Whether to try alternative initializations, widths and depths if a check asks for them; whether to predict.
     batch_args : str, int or sequence of them, optional
-        Which arguments carry samples, by name or position; every call gets the tensors of the others as a whole.
+        Which arguments have a sample axis, by name or position; every call gets the tensors of the others unchanged.
     loss : callable, optional
         ``loss(output, targets)``. Default: the loss that the model returns; cross-entropy for integer targets with an
         output for each class; the squared error for real targets of the outputs' shape. ``report.facts.loss_name`` says
@@ -127,7 +127,7 @@ def inspect(
     select, ignore : str or list of str, optional
         Codes, prefixes such as ``"IS2"`` or names of the checks to run, or to leave out.
     progress : callable, optional
-        Iterates over the list of alternatives that are tried, as ``tqdm`` does.
+        Wraps the list of alternatives and passes its items on, as ``tqdm`` does.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def inspect(
     data = as_data(data)
     if isinstance(model, str):
         model = load_model(model, input_shape=data.shape if isinstance(data, ImageSet) else None, seed=seed)
-    model, law, wanted_checks = runnable(model), as_initializer(initializer), selected(select, ignore)
+    model, distribution, wanted_checks = runnable(model), as_initializer(initializer), selected(select, ignore)
     if loss is not None and not callable(loss):
         wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
         raise InputError(f"loss = {loss!r} must be {wanted}")
@@ -156,7 +156,7 @@ def inspect(
         targets = data.targets if targets is None else targets
     if targets is None and isinstance(data, ImageSet) and _has_classes(data):
         targets, classes = data.labels, len(data.class_names) if loss is None else 0
-    with borrowed(model):  # also while weights are read, which some parametrizations compute again
+    with borrowed(model):  # also while weights are read, because some parametrizations compute them again
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
         if len(seen.rows) < 2:
@@ -168,7 +168,9 @@ def inspect(
             with stage("one step of training, then a trial of at most 30 s" if trial is not False else "one step"):
                 facts = facts_of(model, seen, training if gradients else None)
         tried = (progress,) if alternatives else ()
-        return _report(model, seen, facts, training, limits, wanted_checks, draws, seed, law, mode, tried, prediction)
+        return _report(
+            model, seen, facts, training, limits, wanted_checks, draws, seed, distribution, mode, tried, prediction
+        )
 
 
 def _report(
@@ -254,11 +256,11 @@ def _alternatives(
 def _fixes(findings: tuple[Finding, ...], table: WhatIf | None, tried: dict[str, tuple[Fix, ...]]) -> tuple[Fix, ...]:
     """Return suggested fixes of root causes: first those that helped in a trial, then alternatives by score."""
     roots = [finding for finding in findings if finding.level != "info" and finding.caused_by is None]
-    found = [fix for finding in roots for fix in tried.get(finding.code, (finding.fix,)) if fix is not None]
-    found.sort(key=lambda fix: not fix.helped)
+    suggested = [fix for finding in roots for fix in tried.get(finding.code, (finding.fix,)) if fix is not None]
+    suggested.sort(key=lambda fix: not fix.helped)
     if table is not None and not tried and any(map(reinitialized, roots)):
-        found += table.fixes
-    return tuple(dict.fromkeys(found))
+        suggested += table.fixes
+    return tuple(dict.fromkeys(suggested))
 
 
 def _fixed_by(table: WhatIf | None, finding: Finding) -> Finding:
@@ -275,11 +277,11 @@ def _unbelievable(model: nn.Module) -> dict[str, str]:
     # a parametrization may compute NaN from finite parameters: a check reports that
     layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
-    return {name: f"weights: {found.summary}" for name, found in judged.items() if not found.believable}
+    return {name: f"weights: {belief.summary}" for name, belief in judged.items() if not belief.believable}
 
 
 def _has_classes(data: ImageSet) -> bool:
-    """Return whether labels are classes to learn; labels of one or two samples each only number images or pairs."""
+    """Return whether labels are classes to learn; labels that occur once or twice only number the samples."""
     return data.labels is not None and len(data.labels) > 2 * len(np.unique(data.labels))
 
 
@@ -290,7 +292,7 @@ def _check_weights(model: nn.Module, seen: Observation) -> None:
 
 
 def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:
-    """Return whether each pair has an angle: a sample of zeros, a black image for example, has no direction."""
+    """Return whether each pair has an angle: an all-zero sample, such as a black image, has no direction."""
     known = np.ones(seen.pairs, dtype=bool)
     for side in (seen.x, seen.y):
         for tensor in side.sample_tensors() if isinstance(side, Inputs) else [side]:
@@ -324,20 +326,20 @@ def _predicted(
 
 
 def _predicted_pairs(seen: Observation) -> int:
-    """Return how many pairs are predicted at most: fewer in large networks, since their means compare as well."""
+    """Return the largest number of pairs to predict: fewer in large networks, because only means are compared."""
     values = 2 * sum(math.prod(row.shape) for row in seen.rows)
     return max(_PREDICTED, _VALUES // max(1, values))
 
 
 def _on_observed(side: _Side, seen: Observation, pairs: npt.NDArray[np.bool_]) -> _Side:
-    """Return a prediction or measurement of some ``pairs`` with the rows and pairs of the observation.
+    """Return a prediction or measurement of some ``pairs``, with the rows and pairs of the observation.
 
-    A module that was observed op by op, but predicted as a whole, has its numbers in its last row. Other rows inside of
-    it hold NaN, with the status "not covered", and so do all rows of other pairs.
+    If a module was observed op by op but predicted as a whole, its last row holds the numbers. Its other rows, and the
+    values of all other pairs, are NaN with the status "not covered".
     """
     indices = np.full(len(seen.rows), -1)
     same = [row.layer for row in side.rows] == [row.layer for row in seen.rows]
-    # getitem of what a loop returns is another op if the loop is one op: equal names alone do not make ops the same
+    # if a loop is one op, getitem of its result is another op, so equal names alone do not make ops the same
     names = {(row.layer, row.shape): index for index, row in enumerate(seen.rows)}
     for number, row in enumerate(side.rows):
         if same:

@@ -21,10 +21,10 @@ _DECIDED_INPUTS, _DECIDED_OUTPUTS, _BUDGET = 6, 64, 30.0  # such layers take sec
 
 @dataclass(frozen=True)
 class LayerExpansivity(Result):
-    """A Linear or convolution that is followed by a ReLU, as a map from ``inputs`` to ``outputs`` units.
+    """A Linear or convolution followed by a ReLU, as a map from ``inputs`` to ``outputs`` units.
 
-    ``injective`` is proven: True, False, or None where only ``stands``, its place among the thresholds of random
-    Gaussian layers, is known.
+    ``injective`` is True or False if that is proven, else None. ``stands`` says between which thresholds of random
+    Gaussian layers the ratio outputs / inputs lies.
     """
 
     layer: str
@@ -46,7 +46,7 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
         inputs, outputs = math.prod(before.shape), math.prod(row.shape)
         if isinstance(module, nn.Linear) and len(row.shape) > 1:  # one map for all tokens
             inputs, outputs = module.in_features, module.out_features
-        stands, injective = _place(inputs, outputs)
+        stands, injective = _between_thresholds(inputs, outputs)
         small = inputs <= _DECIDED_INPUTS and outputs <= _DECIDED_OUTPUTS
         if injective is None and small and isinstance(module, nn.Linear):
             bias = None if module.bias is None else module.bias.detach().double().cpu().numpy()
@@ -55,8 +55,8 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
     return tuple(layers)
 
 
-def _place(inputs: int, outputs: int) -> tuple[str, bool | None]:
-    """Return the place of m/n among the thresholds, and what that alone proves about any layer."""
+def _between_thresholds(inputs: int, outputs: int) -> tuple[str, bool | None]:
+    """Return between which thresholds m/n lies, and what that alone proves about any layer."""
     ratio = outputs / inputs
     if outputs < 2 * inputs:
         return "below 2: no ReLU layer is injective", False

@@ -27,7 +27,7 @@ __all__ = ["Facts", "TrainingSettings", "facts_of"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about a model; None if it was not examined."""
+    """What is known about a model; fields that were not examined are None."""
 
     weights: WeightFacts | None = None
     step: Probe | None = None
@@ -39,18 +39,18 @@ class Facts:
     loss: Any = field(default=None, metadata={"saved": False})
     """The loss that is given or inferred; None in a report that was loaded."""
     loss_name: str = ""
-    """What it is and how it was found; empty where none is known."""
+    """What the loss is and how it was found; empty if no loss is known."""
     idle_norms: bool = False
-    """Whether batch norms run with statistics that no data has made: they do nothing yet."""
+    """Whether batch norms have statistics from no data, so that they do nothing yet."""
 
     @property
     def reading(self) -> Reading:
-        """What the loss reads from the outputs; empty if no step was tried."""
+        """How the loss reads the outputs; empty if no step was tried."""
         return Reading() if self.step is None else self.step.reading
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What limits all findings."""
+        """Limits that apply to all findings."""
         said = () if self.data is None else self.data.cautions
         return (*said, _IDLE) if self.idle_norms else said
 
@@ -62,11 +62,11 @@ _IDLE = (
 
 
 _FEW = 16
-"""Samples whose outputs decide which loss fits."""
+"""Number of samples whose outputs decide which loss fits."""
 
 
 class TrainingSettings(NamedTuple):
-    """How the user trains: loss, optimizer, learning rate, and whether to try it (None: if a loss is known)."""
+    """How the user trains: loss, optimizer, learning rate, and whether to try them (None: if a loss is known)."""
 
     loss: Any = None
     optimizer: Any = None
@@ -77,11 +77,11 @@ class TrainingSettings(NamedTuple):
 
 
 def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | None = None) -> Facts:
-    """Look at a model and what was observed of it; with ``training`` a few samples run forward and backward."""
+    """Return the facts about a model and its observation; with ``training`` a few samples run forward and backward."""
     idle = seen.mode != "train" and _has_idle_norms(model)
     if training is None:
         return Facts(weight_facts(model), None, input_facts(seen), idle_norms=idle)
-    with warnings.catch_warnings():  # the user's loss warns of its own; outputs of other shapes are tried too
+    with warnings.catch_warnings():  # the user's loss may warn, for example of outputs with other shapes
         warnings.simplefilter("ignore")
         loss, name = _known_loss(model, seen, training)
         step = probe(model, seen, training.loss, training.classes)
@@ -99,7 +99,7 @@ def facts_of(model: nn.Module, seen: Observation, training: TrainingSettings | N
 
 
 def _known_loss(model: nn.Module, seen: Observation, training: TrainingSettings) -> tuple[Any, str]:
-    """The loss that is given, or the one that outputs and targets suggest, and what it is; nothing where none is."""
+    """Return the given or inferred loss and a description of it, or nothing if no loss is known."""
     if training.loss is not None:
         name = getattr(training.loss, "__name__", type(training.loss).__name__)
         return (training.loss, name) if seen.targets is not None else (None, "")
@@ -108,7 +108,7 @@ def _known_loss(model: nn.Module, seen: Observation, training: TrainingSettings)
         return step, "the training_step of the module"
     few = Batch(seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,)), seen.targets).pick(slice(0, _FEW))
     inputs = few.inputs.map(torch.clone)
-    with suppress(Exception), torch.no_grad():  # whatever the model raises: the step says so
+    with suppress(Exception), torch.no_grad():  # whatever the model raises: the training step reports it
         output = model(*inputs.args, **inputs.kwargs)
         other = training.classes and isinstance(output, torch.Tensor) and output.shape[-1] != training.classes
         inferred = None if other else infer_loss(output, few.targets)

@@ -12,9 +12,9 @@ __all__ = ["LEVELS", "Finding", "Fix", "Level", "NotChecked"]
 
 Level = Literal["error", "warning", "info"]
 _HELPS = 0.1
-"""By how much a share has to grow to call a fix a help."""
+"""Increase of the share from which a fix counts as a help."""
 SCORE = "score"
-"""What is compared without targets: the score of `WhatIf`."""
+"""The quantity that is compared without targets: the score of `WhatIf`."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """From worst to mildest."""
 
@@ -28,11 +28,11 @@ class Fix(Result):
     name : str
         The change in a few words.
     code : str or None
-        A line to type; None where the change is made by hand.
+        A line of code; None if the change has to be made by hand.
     advice : str
         The change as a sentence.
     before, after : float or None
-        What a trial reached without and with it; None: not tried.
+        The result of a trial without and with it; None: not tried.
     measure : str
         What ``before`` and ``after`` are: the loss, or without targets the score of `WhatIf`.
     tie : bool
@@ -47,7 +47,7 @@ class Fix(Result):
     tie: bool = False
     measure: str = SCORE
     initializer: Any = field(default=None, repr=False, compare=False, metadata={"key": "law"})
-    """The initializer, if only weights change: what ``--apply`` writes."""
+    """The initializer, if only weights change; ``--apply`` writes its weights."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but the initializer, which ``code`` spells out."""
@@ -60,14 +60,14 @@ class Fix(Result):
 
     @property
     def helped(self) -> bool:
-        """Whether a trial showed that it helps; alternatives that are scored are fixes only with fewer findings."""
+        """Whether a trial showed that it helps. Scored alternatives become fixes only if they have fewer findings."""
         if self.before is None or self.after is None:
             return False
         return self.after > self.before if self.measure == SCORE else self.after >= self.before + _HELPS
 
     @property
     def outcome(self) -> str:
-        """What the trial showed: ``0.1 → 0.88``, or that there was none."""
+        """The result of the trial: ``0.1 → 0.88``, or that there was none."""
         if self.before is None or self.after is None:
             return "not tried"
         gain = "" if self.helped else ", which is no gain"
@@ -84,7 +84,7 @@ class Finding(Result):
     Attributes
     ----------
     code, name : str
-        Of the check, such as ``IS201`` and ``loss-floor``.
+        Code and name of the check, such as ``IS201`` and ``loss-floor``.
     level : "error", "warning" or "info"
         How much it hurts.
     layer : str
@@ -98,7 +98,7 @@ class Finding(Result):
     caused_by : str or None
         Code of the finding that this one follows from: fix that first.
     evidence : dict
-        The numbers and names behind the message.
+        The numbers and names in the message.
     """
 
     code: str

@@ -25,12 +25,12 @@ from initscope.models.training_loop import seeded
 __all__ = ["Tries", "after_fixes", "tried_fixes", "with_fix"]
 
 _MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 20.0
-"""Fixes that are tried in all, and for one finding, and the time of all trials at most."""
+"""Number of fixes to try in all, and for one finding; and the longest time for all trials."""
 _BEFORE = "as it is"
 
 
 def with_fix(model: nn.Module, fix: Fix, seed: int = 0) -> nn.Module | None:
-    """Return a copy of the model after a fix; None if the fix changes more than values of weights, or none of them."""
+    """Return a copy of the model after a fix; None if the fix does not change weights, or changes more than weights."""
     names = _applied(model, fix, seed)
     if names is None or names["model"].__class__ is not model.__class__:
         return None
@@ -57,7 +57,7 @@ def _applied(model: nn.Module, fix: Fix, seed: int, **names: Any) -> dict[str, A
 
 @dataclass(frozen=True)
 class Tries:
-    """What a trial needs: the model, its data and how it is trained; ``trial`` is that of the model as it is."""
+    """What a trial needs: the model, its data and how it is trained; ``trial`` is the trial of the unchanged model."""
 
     model: nn.Module
     inputs: Any
@@ -84,7 +84,7 @@ class Tries:
         return Candidate(names["model"], changed, names["targets"], optimizer=optimizer, lr=lr)
 
     def compared(self, fixes: list[Fix]) -> dict[Fix, Fix]:
-        """Return the fixes with what trials reached before and after; fixes that cannot be tried as they are."""
+        """Return the fixes with the results of trials before and after; fixes that cannot be tried stay unchanged."""
         made = {str(index): candidate for index, fix in enumerate(fixes) if (candidate := self.candidate(fix))}
         if not made:
             return {}
@@ -102,9 +102,9 @@ _SHARE = "share of the possible fall of the loss in the same number of steps"
 
 
 def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Tries) -> dict[str, tuple[Fix, ...]]:
-    """By the code of a finding its fixes after their trials, best first; a line that did not help becomes advice.
+    """Return the fixes of findings by code, after their trials, best first; a line that did not help becomes advice.
 
-    The first alternatives of ``table`` are tried for findings that are fixed by other weights.
+    The first alternatives of ``table`` are tried for findings that other weights can fix.
     """
     wanted: dict[str, list[Fix]] = {}
     for finding in findings:
@@ -125,13 +125,13 @@ def _as_advice(fix: Fix) -> Fix:
 
 
 def _ranked(tried: list[Fix]) -> tuple[Fix, ...]:
-    """Those that helped: ties in the order in which they were suggested, then the others, best first."""
+    """Return the fixes that helped, ties in the order of suggestion, then the others, best first."""
     helped = [fix for fix in tried if fix.helped]
     return tuple(sorted(helped, key=lambda fix: 0.0 if fix.tie else -(fix.after or 0.0) + 1.0))
 
 
 def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]], trial: Trial) -> tuple[Finding, ...]:
-    """Findings with the fixes that were tried, and the levels that follow."""
+    """Return the findings with the fixes that were tried, and the levels that follow from the trials."""
     changed = []
     for finding in findings:
         fix = next(iter(fixes.get(finding.code, ())), None)

@@ -18,16 +18,16 @@ __all__ = ["InputFacts", "all_targets", "input_facts", "target_relation"]
 _FEW_SAMPLES = 16
 _PERMUTATIONS = 100
 _COLUMNS = 1024
-"""Inputs up to which each is compared with the targets."""
+"""Number of input features up to which each is compared with the targets."""
 _NOISE = 0.05
-"""Correlation of neighbouring pixels below which images look like noise; photographs have .9."""
+"""Correlation of neighboring pixels below which images look like noise; photographs have about 0.9."""
 _LIKELY = 4.0
-"""Standard errors within which correlations of features count as none."""
+"""Standard errors within which correlations of features count as zero."""
 
 
 @dataclass(frozen=True)
 class InputFacts:
-    """RMS of the largest real-valued input, its channels and how many never change, and cautions about the data."""
+    """RMS of the largest real-valued input, its channels, the number of constant ones, and cautions about the data."""
 
     size: float
     channels: int
@@ -35,13 +35,13 @@ class InputFacts:
     cautions: tuple[str, ...]
     column: int = 0
     largest_column: float = 1.0
-    """Which column of a table is the largest, and its root mean square over the median of all; 1 if there are few."""
+    """Index of the largest column of a table, and its RMS over the median of all columns; 1 if there are few."""
     sizes: tuple[float, ...] = ()
     """Root mean square of every real-valued input."""
     variation: float = 1.0
     """Root mean square of the largest input around the mean of each column over the samples, over ``size``."""
     relation: float | None = None
-    """How strongly targets depend on inputs, see `target_relation`; None: unknown."""
+    """How strongly the targets depend on the inputs, see `target_relation`; None: unknown."""
 
 
 def input_facts(seen: Observation) -> InputFacts:
@@ -64,16 +64,16 @@ def input_facts(seen: Observation) -> InputFacts:
 
 
 def all_targets(seen: Observation) -> Any:
-    """The targets of x and y together where they are tensors, else those of x."""
+    """Return the targets of x and y joined if they are tensors, else those of x."""
     both = isinstance(seen.targets, Tensor) and isinstance(seen.targets_y, Tensor)
     return torch.cat([seen.targets, seen.targets_y]) if both else seen.targets
 
 
 def target_relation(values: Tensor | None, targets: Any) -> float | None:
-    """Return how strongly targets depend on inputs: the largest of three permutation statistics, in deviations.
+    """Return the largest of three permutation statistics, in standard deviations, of how targets depend on inputs.
 
-    Nearest neighbours have similar targets; inputs and targets are correlated in all (Gretton et al. 2005, with linear
-    kernels), or one of the inputs is. None where inputs are not real numbers or there are several targets for each.
+    The statistics: nearest neighbors have similar targets; all inputs together are correlated with the targets (Gretton
+    et al. 2005, linear kernels); one input is. None if inputs are not real or a sample has several targets.
     """
     if values is None or not values.is_floating_point() or not isinstance(targets, Tensor):
         return None
@@ -84,7 +84,7 @@ def target_relation(values: Tensor | None, targets: Any) -> float | None:
     flat = (flat - flat.mean(dim=0)) / flat.std(dim=0).clamp_min(1e-12)
     draws = torch_generator(0, "relation of inputs and targets")
     permuted = [torch.randperm(count, generator=draws) for _ in range(_PERMUTATIONS)]
-    order = torch.stack([torch.arange(count), *permuted])  # [permutations, samples], the first is the real order
+    order = torch.stack([torch.arange(count), *permuted])  # [permutations, samples], the first is the true order
     columns = _columns(wanted)[order]  # [permutations, samples, columns]
     statistics = [_agreement(flat, columns), torch.einsum("psk,st,ptk->p", columns, flat @ flat.T, columns)]
     if flat.shape[1] <= _COLUMNS:
@@ -93,7 +93,7 @@ def target_relation(values: Tensor | None, targets: Any) -> float | None:
 
 
 def _columns(targets: Tensor) -> Tensor:
-    """Targets as columns of mean 0: one for each class, or one of real numbers."""
+    """Return the targets as columns of mean 0: one column per class, or one of real numbers."""
     if targets.is_floating_point():
         columns = targets.double()[:, None]
     else:
@@ -102,20 +102,20 @@ def _columns(targets: Tensor) -> Tensor:
 
 
 def _agreement(flat: Tensor, columns: Tensor) -> Tensor:
-    """Minus the mean distance of the targets of nearest neighbours."""
+    """Return minus the mean distance between the targets of nearest neighbors."""
     nearest = torch.cdist(flat, flat).fill_diagonal_(math.inf).argmin(dim=1)
     distances: Tensor = torch.linalg.vector_norm(columns - columns[:, nearest], dim=2)
     return -distances.mean(dim=1)
 
 
 def _deviations(statistic: Tensor) -> float:
-    """The first value in standard deviations above the mean of the others; 0 where these do not vary."""
+    """Return the first value minus the mean of the others, in their standard deviations; 0 if they do not vary."""
     deviation = float(statistic[1:].std())
     return float(statistic[0] - statistic[1:].mean()) / deviation if deviation > 0 else 0.0
 
 
 def _largest_column(values: Tensor | None) -> tuple[int, float]:
-    """Of a table of at least four columns."""
+    """Return the index of the largest column and its RMS over the median; only for tables of at least four columns."""
     if values is None or values.dim() != 2 or values.shape[1] < 4:
         return 0, 1.0
     sizes = values.double().square().mean(dim=0).sqrt()
@@ -124,14 +124,14 @@ def _largest_column(values: Tensor | None) -> tuple[int, float]:
 
 
 def _variation(values: Tensor | None, size: float) -> float:
-    """Root mean square around the mean of each column over the samples, relative to ``size``."""
+    """Return the RMS of the deviations from the column means, relative to ``size``."""
     if values is None or not size > 0:
         return 1.0
     return float((values.double() - values.double().mean(dim=0)).square().mean().sqrt()) / size
 
 
 def _samples(seen: Observation) -> list[Tensor]:
-    """The inputs of all pairs, joined."""
+    """Return the inputs of all pairs, joined."""
 
     def tensors(side: Any) -> list[Tensor]:
         return side.sample_tensors() if isinstance(side, Inputs) else [side]
@@ -157,7 +157,7 @@ def _cautions(seen: Observation, real: Tensor | None, whole: list[Tensor]) -> li
 
 
 def _looks_random(values: Tensor) -> bool:
-    """Whether neighbouring pixels, or features, are uncorrelated: real data is not like that."""
+    """Return whether neighboring pixels, or features, are uncorrelated; in real data they are not."""
     values = values.double()
     if values.dim() >= 3 and values.shape[-1] > 3:
         left, right = values[..., :-1].flatten(), values[..., 1:].flatten()
@@ -179,7 +179,7 @@ def _looks_random(values: Tensor) -> bool:
 
 
 def _looks_uniform(indices: Tensor) -> bool:
-    """Whether all indices are about equally frequent, which those of text never are."""
+    """Return whether all indices are about equally frequent, which is never so in text."""
     counts = torch.bincount(indices.flatten().long().clamp_min(0)).double()
     counts = counts[counts.nonzero()[:, 0][0] :] if len(counts) else counts
     total, kinds = float(counts.sum()), len(counts)

@@ -1,4 +1,4 @@
-"""`judge`: run the checks on what was measured; levels by harm, root causes first, and what could not be checked."""
+"""`judge`: run the checks on measurements; set levels by harm, order root causes first, list what was not checked."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from initscope.results import plain
 __all__ = ["Checked", "judge", "rank", "run_checks"]
 
 _ROOTS = ("IS101", "IS102", "IS205", "IS6", "IS2", "IS3", "IS8", "IS5", "IS1", "IS4", "IS7")
-"""Families from the root of a problem to its symptoms."""
+"""Families, from root causes to symptoms."""
 _ANYWHERE = ("IS112", "IS2", "IS3", "IS4", "IS6")
-"""Causes that explain a symptom wherever in the network it shows."""
+"""Causes that explain a symptom anywhere in the network."""
 _BACKWARD = ("IS107", "IS108", "IS2", "IS4")
-"""Symptoms that show upstream of their cause, or in the loss."""
+"""Symptoms that appear upstream of their cause, or in the loss."""
 
 
 class Checked(NamedTuple):
-    """What the checks found, what could not be checked, and how many checks ran."""
+    """The findings, what could not be checked, and how many checks ran."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
@@ -37,7 +37,7 @@ class Checked(NamedTuple):
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
-    """Return the findings, the worst and root causes first; with ``facts`` also those that need more than a run.
+    """Return the findings, the worst and root causes first; with ``facts``, run all checks.
 
     Parameters
     ----------
@@ -67,39 +67,35 @@ def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] |
     # One fix for one network: a distribution that preserves angles preserves scales too.
     preserving = any("{keeping}" in item.fix for item, hit in hits if hit.level != "info")
     findings = [_finding(item, hit, limits, evidence, preserving) for item, hit in hits]
-    found = {item.code: hit for item, hit in hits}
-    caused = [replace(finding, caused_by=_cause(finding, item, findings, found))
+    hit_of = {item.code: hit for item, hit in hits}
+    caused = [replace(finding, caused_by=_cause(finding, item, findings, hit_of))
               for finding, (item, _) in zip(findings, hits, strict=True)]  # fmt: skip
     ordered = tuple(sorted(levels_of_causes(caused), key=rank))
     return Checked(ordered, _not_checked(evidence, checks), len(ready))
 
 
 def rank(finding: Finding) -> tuple[int, bool, int, str]:
-    """The order of findings: worst first, root causes before what follows from them."""
+    """Return the sort key of a finding: worst first, root causes before their symptoms."""
     root = next(index for index, prefix in enumerate(_ROOTS) if finding.code.startswith(prefix))
     return LEVELS.index(finding.level), finding.caused_by is not None, root, finding.code
 
 
 def _cause(finding: Finding, item: Check, findings: Sequence[Finding], hits: dict[str, Hit]) -> str | None:
-    """Code of the first finding among those that explain this one, at or upstream of it, or about the same layers."""
-    own = hits[finding.code]
+    """Return the code of the first finding that explains this one: upstream, at the same row or in the same layer."""
+    effect = hits[finding.code]
     for prefix in item.follows:
         for other in findings:
             hit = hits[other.code]
             free = other.code.startswith(_ANYWHERE) or finding.code.startswith(_BACKWARD)
-            upstream = _share_layers(own, hit) if prefix in item.local else free or hit.row <= own.row
+            upstream = _share_layers(effect, hit) if prefix in item.local else free or hit.row <= effect.row
             if other.code.startswith(prefix) and other.code != finding.code and other.level != "info" and upstream:
                 return other.code
     return None
 
 
 def _share_layers(first: Hit, second: Hit) -> bool:
-    """Whether two hits are about one layer, or about a module and a parameter or a layer inside of it."""
-    return any(
-        one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
-        for one in first.layers
-        for other in second.layers
-    )
+    """Return whether two hits share a layer, or one is about a part of the other's module."""
+    return any(a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.") for a in first.layers for b in second.layers)
 
 
 def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, preserving: bool) -> Finding:
@@ -115,32 +111,34 @@ def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, pres
 
 
 def _title(hit: Hit, evidence: Evidence) -> str:
-    """The layer of a hit for people: the op of a module, or the name of what has no op."""
+    """Return the layer of a hit for display: the op of a module, or the name of what has no op."""
     row = evidence.seen.rows[hit.row]
     return row.position if hit.layer in ("", row.layer) else spoken(hit.layer)
 
 
 def _sentence(template: str, facts: Mapping[str, object]) -> str:
-    """The message with its numbers and names; a name of a module or function at the beginning is not capitalized."""
+    """Return the message with numbers and names; a module or function name in front is not capitalized."""
     text = template.format(**facts)
-    is_name = template.startswith("{") and re.match(r"[a-z]+ \d", text) is None  # "layer 3" is no name
+    is_name = template.startswith("{") and re.match(r"[a-z]+ \d", text) is None  # "layer 3" is not a name
     return text if is_name else text[:1].upper() + text[1:]
 
 
 def _fix(item: Check, hit: Hit, evidence: Evidence, facts: dict[str, object], preserving: bool) -> Fix | None:
-    """The declared line and advice, with initializers that suit the network."""
+    """Return the declared line and advice, with initializers that suit the network."""
     if not item.advice or hit.level == "info":
         return None
     rows = evidence.seen.rows
     manual = by_hand(item.name, rows)
     code, advice = ("", manual) if manual else (item.fix if hit.fix is None else hit.fix, item.advice)
-    initializer = "{keeping}" if preserving else "{law}"
-    code, advice = (filled_in(text.replace("{law}", initializer), rows).format(**facts) for text in (code, advice))
+    initializer = "{keeping}" if preserving else "{initializer}"
+    code, advice = (
+        filled_in(text.replace("{initializer}", initializer), rows).format(**facts) for text in (code, advice)
+    )
     return Fix(item.name, code or None, advice)
 
 
 def _not_checked(evidence: Evidence, checks: Sequence[Check]) -> tuple[NotChecked, ...]:
-    """What is missing, each with the checks that it kept from running."""
+    """Return the missing instruments, each with the checks that could not run without it."""
     missing, groups = evidence.missing, dict[tuple[str, str, str], list[str]]()
     for item in checks:
         for name, reason in missing.items():

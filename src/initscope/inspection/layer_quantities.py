@@ -28,12 +28,12 @@ __all__ = ["LayerQuantities", "layer_quantities"]
 
 _MOST_LINES = 40
 _GROUPS = 32
-"""More lines than the first are folded into about this second number of groups."""
+"""Above the first number, lines are folded into about the second number of groups."""
 
 
 @dataclass(frozen=True)
 class LayerQuantities:
-    """Panels of the figure, rows to mark, columns and sections of the table, rows with findings, what errors count."""
+    """Figure panels, rows to mark, table columns and sections, rows with findings, and the unit of the errors."""
 
     panels: list[Panel]
     marked: list[frozenset[int]]

@@ -1,20 +1,20 @@
-"""The level of a finding; it is decided here and nowhere else.
+"""The level of a finding, which is decided only here.
 
-An error must hurt:
+An error must do harm:
 
 1. A check declares the level that its finding has without a trial: ``error`` for what breaks the signal, the gradients,
    the data or the loss, ``warning`` for structural facts (two linear layers in a row, frozen or equal layers).
 2. If the trial learns, the finding gets the milder level that the check declares as ``learning``: errors become
    warnings, structural facts become info. A structural fact whose fix can be tried stays a warning until then.
 3. If the trial learns and the fix of a finding does not help, or cannot be tried, the finding gets the level declared
-   as ``learning``. If the model learns much faster with the fix, and the fix changes no more than what was found, the
-   finding gets the level declared as ``stuck``, or the level that it has without a trial.
+   as ``learning``. If the model learns much faster with the fix, and the fix changes only what the finding is about,
+   the finding gets the level declared as ``stuck``, or the level that it has without a trial.
 4. If the trial does not learn, or its fix is seen to help where it does not, a warning becomes what the check declares
    as ``stuck``, and an error if only the model with the fix learns; but not while an error outside of the trial
    explains the harm. While the loss still falls, an error whose fix was tried and did not help is a warning.
 5. A cause is as bad as the worst finding that follows from it. What follows from a finding that a trial made milder is
    no worse than it.
-6. What means nothing while batch norms have seen no data is info.
+6. Findings that are meaningless while batch norms have seen no data are info.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from initscope.inspection.instruments.curves import LEARNS
 __all__ = ["level_after_fix", "levelled", "levels_of_causes", "levels_of_effects"]
 
 _CLEARLY_LESS = 0.65
-"""Share of what a model learns with a fix below which it is far behind without."""
+"""Share of what a model learns with a fix, below which it learns far less without the fix."""
 _GLOBAL = "initscope.initializers."
-"""Beginning of fixes that change more than what a check found."""
+"""Prefix of fixes that change more than what a check found."""
 _UNFREEZING = ("IS309",)
 """Findings whose fix adds trainable weights, with which every model learns faster."""
 
 
 def levelled(hits: Sequence[tuple[Check, Hit]], evidence: Evidence) -> list[tuple[Check, Hit]]:
-    """The hits with their levels, as far as head and trial decide them."""
+    """Return the hits with their levels, as far as head and trial decide them."""
     hits = [(item, _by_trial(item, hit, evidence)) for item, hit in hits]
     explained = any(hit.level == "error" and not item.code.startswith("IS4") for item, hit in hits)
     return [(item, _stuck(item, hit)) for item, hit in hits] if evidence.harm == "proven" and not explained else hits
@@ -61,7 +61,7 @@ def _stuck(item: Check, hit: Hit) -> Hit:
 
 
 def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: Trial) -> Finding:
-    """A finding with the level that the trial of its fix decides."""
+    """Return a finding with the level that the trial of its fix decides."""
     level = finding.level
     helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
     reached = fix is not None and _much_faster(fix) and (fix.after or 0.0) >= LEARNS
@@ -78,18 +78,18 @@ def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: T
 
 
 def _is_own(fix: Fix, finding: Finding) -> bool:
-    """Whether a fix changes no more than what was found: new weights everywhere, or more, are no fair test."""
+    """Return whether a fix changes only what was found; new weights everywhere, for example, change more."""
     everywhere = fix.initializer is not None or (fix.code or "").startswith(_GLOBAL)
     return not everywhere and finding.code not in _UNFREEZING
 
 
 def _much_faster(fix: Fix) -> bool:
-    """Whether the model is far behind at the step at which it nearly has all of the possible fall with the fix."""
+    """Return whether the model learns far less without the fix at the step where it has nearly learned with it."""
     return fix.helped and (fix.before or 0.0) < _CLEARLY_LESS * (fix.after or 0.0)
 
 
 def levels_of_effects(before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:
-    """The findings ``after`` the trials of fixes; what follows from one that became milder is no worse than it."""
+    """Return the findings ``after`` the trials of fixes; effects of a finding that became milder become milder too."""
     levels = {finding.code: finding.level for finding in after}
     pairs = zip(before, after, strict=True)
     milder = {old.code for old, new in pairs if LEVELS.index(new.level) > LEVELS.index(old.level)}
@@ -103,7 +103,7 @@ def levels_of_effects(before: Sequence[Finding], after: Sequence[Finding]) -> li
 
 
 def levels_of_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings that are causes with the level of the worst that follows from them."""
+    """Return the findings; each cause gets the level of its worst effect."""
     worst = {finding.code: finding.level for finding in findings}
     for _ in findings:  # chains of causes
         for finding in findings:

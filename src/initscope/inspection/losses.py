@@ -25,16 +25,16 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class Reading:
-    """What a loss reads from the outputs, as far as it is known.
+    """How the loss reads the outputs, as far as it is known.
 
     Attributes
     ----------
     loss, chance : float or None
-        Cross-entropy at initialization, and that of a uniform guess, ln K; None where the outputs are not logits.
+        Cross-entropy at initialization, and that of a uniform guess, ln K; None if the outputs are not logits.
     second_axis : bool
-        Whether the loss takes the second axis of the outputs for the classes where the last one is equally long.
+        Whether the loss takes the second axis of the outputs as the classes, although the last one has the same length.
     target_size : float
-        Root mean square of real-valued targets, one for each output, over that of the outputs, or over 1 if that is
+        Root mean square of real-valued targets, one per output, over that of the outputs, or over 1 if that is
         larger.
     own_tokens : bool
         Whether the loss wants each position of a sequence to predict its own token.
@@ -57,7 +57,7 @@ def loss_value(output: Any, targets: Any, loss: Loss | None, classified: tuple[T
     if classified is not None and isinstance(output, Tensor):
         return classified[0]
     every = real_tensors(output)
-    real = [tensor for tensor in every if tensor.requires_grad] or every  # of a frozen model none does
+    real = [tensor for tensor in every if tensor.requires_grad] or every  # in a frozen model no tensor does
     generator = torch_generator(0, "direction of the output")
     parts = [(tensor * torch.randn(tensor.shape, generator=generator).to(tensor)).mean() for tensor in real]
     return torch.stack([part.float() for part in parts]).sum()
@@ -90,12 +90,12 @@ def read(
     classified: tuple[Tensor, float] | None,
     inputs: list[Tensor],
 ) -> Reading:
-    """Return what the ``loss`` of this ``value`` reads from the output; ``classified`` is of `cross_entropy_of`."""
+    """Return how the loss with this ``value`` reads the outputs; ``classified`` is the result of `cross_entropy_of`."""
     initial, chance = (None, None) if classified is None else (float(classified[0].detach()), classified[1])
     if loss is None or not isinstance(output, Tensor) or not isinstance(targets, Tensor):
         return Reading(initial, chance)
     asks_for_own = _asks_for_own_tokens(output, value, inputs)
-    with warnings.catch_warnings():  # the loss may warn of the shapes that are tried
+    with warnings.catch_warnings():  # the loss may warn of shapes that it does not expect
         warnings.simplefilter("ignore")
         axis = _takes_second_axis(output, targets, value)
     return Reading(
@@ -105,17 +105,17 @@ def read(
 
 def _reads_targets(output: Tensor, targets: Tensor, loss: Loss, value: Tensor) -> bool:
     first = targets.clone()
-    first[0] = targets[-1]  # another mean over the samples
+    first[0] = targets[-1]  # changes the mean over the samples
     changes = [other for other in (targets.roll(1, 0), first) if not torch.equal(other, targets)]
-    if not changes:  # all are equal
+    if not changes:  # all targets are equal
         changes = [targets + 1 if targets.is_floating_point() else (targets == 0).to(targets.dtype)]
-    with suppress(Exception), torch.no_grad():  # a loss that takes nothing else
+    with suppress(Exception), torch.no_grad():  # a loss that takes no other targets
         return any(bool(value.detach() != loss(output.detach(), other)) for other in changes)
     return False
 
 
 def _takes_second_axis(output: Tensor, targets: Tensor, value: Tensor) -> bool:
-    """Return whether the loss is torch's cross-entropy and takes the second axis of ``[N, K, K]`` for the classes."""
+    """Return whether the loss is PyTorch's cross-entropy and takes the second axis of ``[N, K, K]`` as the classes."""
     square = output.dim() == 3 and output.shape[1] == output.shape[2] > 1
     if not square or not _are_classes(targets, output.shape[1]) or targets.shape != output.shape[:2] or value.dim():
         return False
@@ -136,17 +136,17 @@ def _target_size(output: Tensor, targets: Tensor) -> float:
 def _asks_for_own_tokens(output: Any, value: Tensor, inputs: list[Tensor]) -> bool:
     """Return whether the loss wants each position of a sequence to predict its own token.
 
-    The gradient of a cross-entropy is negative at the class of the target, wherever targets were shifted to.
+    The gradient of a cross-entropy is negative at the target class, however the targets were shifted.
     """
     logits = next((tensor for tensor in real_tensors(output) if tensor.dim() == 3), None)
     if logits is None or not logits.requires_grad or not value.requires_grad:
         return False
     whole = [tensor for tensor in inputs if not tensor.is_floating_point() and tensor.shape == logits.shape[:2]]
     ids = [tensor for tensor in whole if len(torch.unique(tensor)) > 2]
-    with suppress(RuntimeError):  # what the loss is not made of
+    with suppress(RuntimeError):  # the loss may not depend on the logits
         (slopes,) = torch.autograd.grad(value, logits, retain_graph=True)
         wanted = slopes.argmin(dim=-1)
-        return any(bool((slopes != 0).any(dim=-1).all()) and torch.equal(wanted, each.long()) for each in ids)
+        return any(bool((slopes != 0).any(dim=-1).all()) and torch.equal(wanted, tokens.long()) for tokens in ids)
     return False
 
 

@@ -68,7 +68,7 @@ def _fix(fix: Fix) -> str:
 def _text(value: Any) -> str:
     """Return a text with everything escaped that Markdown, HTML or a terminal would interpret."""
     text = re.sub(r"&(?=#?\w+;)", "&amp;", printable(str(value)).replace("\n", " "))
-    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # "<1e-05" is no tag
+    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # "<1e-05" is not a tag
     return re.sub(r"([\\`*\[\]|])", r"\\\1", text)
 
 

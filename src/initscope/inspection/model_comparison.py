@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelComparison", "compare"]
 
 _LARGE = 1.5
-"""Factor by which a quantity has to differ to be listed as a change."""
+"""Factor by which a quantity must differ to be listed as a change."""
 _COLUMNS = {"cosine_measured": "cosine", "rms_ratio_measured": "rms_ratio", "gradient_over_last": "gradient",
             "dead_fraction": "dead_fraction", "effective_rank": "effective_rank"}  # fmt: skip
 _CHANGING = {
@@ -39,7 +39,7 @@ _CHANGING = {
     "gradient spread": "largest over smallest gradient",
     "loss after the trial": "loss after the trial",
 }
-"""Quantities that are compared with those of the first model, and how a sentence names them."""
+"""Quantities that are compared with those of the first model, and their names in sentences."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +62,7 @@ class ModelComparison(Result):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What makes the reports less comparable: other numbers of samples or pairs, another mode."""
+        """Differences that make the reports less comparable: numbers of samples or pairs, or the mode."""
         cautions = []
         for name in ("samples", "pairs", "mode"):
             values = [getattr(report.observation, name) for report in self.reports.values()]
@@ -71,11 +71,11 @@ class ModelComparison(Result):
         return tuple(cautions)
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict for each model: its size, findings, ratios over the depth, and the loss after the trial."""
+        """Return one dict per model: its size, findings, ratios over the depth, and the loss after the trial."""
         return [{"model": name} | _numbers(report) for name, report in self.reports.items()]
 
     def layers(self) -> list[dict[str, Any]]:
-        """One dict for each op with the measured columns of all models, if they have the same ops."""
+        """Return one dict per op with the measured columns of all models, if they have the same ops."""
         if not self.same_rows:
             sizes = ", ".join(f"{name} {len(report.rows)}" for name, report in self.reports.items())
             raise InputError(f"the models have different ops ({sizes}); table() compares models of any kind")
@@ -92,7 +92,7 @@ class ModelComparison(Result):
         ]
 
     def findings(self) -> list[dict[str, str]]:
-        """One dict for each finding, worst first: its level in every model, empty where it is not found."""
+        """Return one dict per finding, worst first: its level in every model, empty if the model does not have it."""
         levels = {
             name: {finding.name: finding.level for finding in report.findings} for name, report in self.reports.items()
         }
@@ -107,9 +107,9 @@ class ModelComparison(Result):
         ]
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
-        """Return what people read, by title: short texts with a row for each quantity or finding, a column a model."""
+        """Return the displayed tables by title: short texts, a row per quantity or finding and a column per model."""
         findings = [{key: text or "–" for key, text in row.items()} for row in self.findings()]
-        tables = {"Models on the same data": _turned(self.table(), "model"), "Findings": findings}
+        tables = {"Models on the same data": _transposed(self.table(), "model"), "Findings": findings}
         return {title: rows for title, rows in tables.items() if rows}
 
     def to_markdown(self) -> str:
@@ -120,12 +120,12 @@ class ModelComparison(Result):
 
     @cached_property
     def changes(self) -> dict[str, list[str]]:
-        """What differs from the first model, by name of every other one: findings, size, ratios."""
+        """Differences from the first model, by name of every other model: findings, size, ratios."""
         (_, first), *others = self.reports.items()
         return {name: list(_differences(first, other)) or ["no difference"] for name, other in others}
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"models": …, "findings": …, "changes": …, "layers": …}``; layers only where all models have the same."""
+        """Return all tables as a dict; the key ``layers`` has rows only if all models have the same ops."""
         return {
             "models": plain(self.table()),
             "findings": self.findings(),
@@ -135,15 +135,15 @@ class ModelComparison(Result):
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Median angle of the pairs after each op of every model; over the share of the depth where ops differ."""
+        """Plot the median angle of the pairs after each op of every model; over relative depth if the ops differ."""
         from initscope.rendering.figures import new_axes
 
         ax = new_axes() if ax is None else ax
         for name, report in self.reports.items():
             angle = median_over_pairs(report.observation.angle)
-            places = np.arange(len(angle)) if self.same_rows else 100 * (np.arange(len(angle)) + 0.5) / len(angle)
+            positions = np.arange(len(angle)) if self.same_rows else 100 * (np.arange(len(angle)) + 0.5) / len(angle)
             known = np.isfinite(angle)
-            ax.plot(places[known], angle[known], "o-", markersize=3, label=name)
+            ax.plot(positions[known], angle[known], "o-", markersize=3, label=name)
         ax.set_xlabel("op" if self.same_rows else "share of the depth (%)")
         ax.set_ylabel("median angle of pairs (degrees)")
         ax.set_ylim(bottom=0)
@@ -186,11 +186,11 @@ def _numbers(report: Report) -> dict[str, Any]:
 
 
 def _differences(first: Report, other: Report) -> Iterator[str]:
-    """Short clauses: findings that are gone or new, other sizes, ratios that differ by a factor."""
+    """Yield short clauses: findings that are gone or new, other sizes, ratios that differ by a factor."""
     levels = [
         {finding.name: finding.level for finding in (*report.errors, *report.warnings)} for report in (first, other)
     ]
-    gone, new = ([name for name in levels[one] if name not in levels[1 - one]] for one in (0, 1))
+    gone, new = ([name for name in levels[side] if name not in levels[1 - side]] for side in (0, 1))
     if gone:
         yield f"no longer found: {', '.join(gone)}"
     if new:
@@ -248,17 +248,17 @@ def compare(models: Mapping[str, Any], data: Any = None, *, seed: int = 0, **opt
     base: nn.Module | None = next((model for model in models.values() if isinstance(model, nn.Module)), None)
     reports = {}
     for name, given in models.items():
-        found = _report_of(given)
-        if found is None:
+        report = _report_of(given)
+        if report is None:
             if data is None:
                 raise InputError(f"{name!r} is not a report: give data to inspect it on")
-            found = inspect(_model_of(str(name), given, base, seed), data, seed=seed, **options)
-        reports[str(name)] = found
+            report = inspect(_model_of(str(name), given, base, seed), data, seed=seed, **options)
+        reports[str(name)] = report
     return ModelComparison(reports)
 
 
 def _report_of(given: Any) -> Report | None:
-    """The report that is given, or that the file holds; None for anything else."""
+    """Return the given report, or that of a saved file; None for anything else."""
     if isinstance(given, (str, os.PathLike)) and Path(given).suffix == ".initscope":
         loaded = load(given)
         if not isinstance(loaded, Report):
@@ -268,7 +268,7 @@ def _report_of(given: Any) -> Report | None:
 
 
 def _model_of(name: str, given: Any, base: nn.Module | None, seed: int) -> Any:
-    """A model, or a copy of the first one with another initialization or the values of a state dict."""
+    """Return a model, or a copy of the first one with another initialization or the values of a state dict."""
     if not isinstance(given, (Initializer, Mapping)):
         return given
     if base is None:
@@ -284,8 +284,8 @@ def _model_of(name: str, given: Any, base: nn.Module | None, seed: int) -> Any:
     return copied
 
 
-def _turned(rows: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, str]]:
-    """Return a table turned around: one row for each quantity, one column for each value of ``by``."""
+def _transposed(rows: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, str]]:
+    """Return a table transposed: one row per quantity, one column per value of ``by``."""
     names = [name for name in rows[0] if name != by and any(row[name] not in (None, "") for row in rows)]
     return [{by: name} | {str(row[by]): _cell(name, row[name]) for row in rows} for name in names]
 

@@ -1,4 +1,4 @@
-"""One step of training, not taken: the loss at the start, which parameters it reaches, what smaller formats lose."""
+"""One training step without the update: initial loss, parameters with a gradient, losses of smaller formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from initscope.initializers import believability
 from initscope.inspection.instruments.outputs import Loss
 from initscope.inspection.losses import Reading, cross_entropy_of, loss_value, read
 from initscope.inspection.straight_through import straight_through
-from initscope.inspection.unregistered import made_anew, unregistered
+from initscope.inspection.unregistered import created_in_forward, unregistered
 from initscope.inspection.weights import drawn_weights, following
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
@@ -26,14 +26,14 @@ __all__ = ["FormatShares", "Probe", "probe"]
 
 _SAMPLES = 16
 _AGAIN = 4
-"""Passes in training mode after which a layer counts as never reached."""
+"""Number of passes in training mode after which a layer counts as never reached."""
 _STEPS, _RATE = 5, 1e-2
-"""Steps of training that are tried where matrices start at zero, and how far each weight goes: Adam's first steps."""
+"""Number of training steps to try if matrices start at zero, and the change per weight, as in Adam's first steps."""
 
 
 @dataclass(frozen=True)
 class FormatShares:
-    """Shares of values, and of the weights' gradients, that overflow or underflow in a number format."""
+    """Shares of values, and of weight gradients, that overflow or underflow in a number format."""
 
     format: str
     values_over: float
@@ -44,59 +44,59 @@ class FormatShares:
 
 @dataclass(frozen=True)
 class Dropouts:
-    """Modules of dropout and their probabilities."""
+    """Dropout modules and their probabilities."""
 
     shares: dict[str, float] = field(default_factory=dict)
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Those that drop everything."""
+        """Modules that drop everything."""
         return tuple(path for path, share in self.shares.items() if share >= 1)
 
     @property
     def active(self) -> frozenset[str]:
-        """Those that drop anything."""
+        """Modules that drop anything."""
         return frozenset(path for path, share in self.shares.items() if share > 0)
 
     @classmethod
     def of(cls, model: nn.Module) -> Dropouts:
-        """All of a model."""
+        """Return the dropout modules of a model."""
         return cls({path: module.p for path, module in model.named_modules() if isinstance(module, _DropoutNd)})
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What one step would do.
+    """The effects of one training step.
 
     Attributes
     ----------
     given : bool
-        Whether the loss is the user's: who gives one means to train.
+        Whether the user gave the loss, and so intends to train.
     failed : str
-        Why there is nothing, if the step could not be tried.
+        Why the other fields are empty, if the step failed.
     reading : Reading
-        What the loss takes the outputs for.
+        How the loss reads the outputs.
     dropout : Dropouts
-        What is dropped.
+        The dropout modules.
     frozen, frozen_share : tuple of str, float
-        Modules whose weights ask for no gradient, tables and copies of what learns aside; of all weights, how many.
+        Modules whose weights require no gradient, except embeddings and copies of trained layers; share of weights.
     frozen_random : bool
-        Whether all of these hold independent random weights, as before any training.
+        Whether all of these have independent random weights, as before any training.
     detached, aside, unused : tuple of str
-        Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
-        that are not run.
+        Modules with weights: those that the loss does not reach although the output depends on them; others that
+        run but that the loss does not reach; those that do not run.
     dropped : tuple of str
-        Those ``aside`` that no output depends on.
-    unregistered, made_anew : dict, int
-        See `unregistered`; parameters of layers that the model makes in every call.
+        Those ``aside`` on which no output depends.
+    unregistered, created_in_forward : dict, int
+        See `unregistered`; number of parameters of layers that the model creates in every call.
     mistaken_norms : dict
-        Norms that are not run, each with a norm next to it, equal in kind and size, that runs more than once.
+        Norms that do not run, each with an equal norm next to it that runs more than once.
     stuck : tuple of str
-        Matrices that are zero and stay so, as what multiplies them is zero too.
+        Matrices that stay zero, because the factor that multiplies them is zero too.
     broken : tuple of str
         Modules whose weights get gradients that are not finite.
     gradients : FormatCount or None
-        Of all weights' gradients.
+        Counts for all weight gradients.
     """
 
     given: bool = False
@@ -111,7 +111,7 @@ class Probe:
     dropped: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     unregistered: dict[str, str] = field(default_factory=dict)
-    made_anew: int = 0
+    created_in_forward: int = 0
     mistaken_norms: dict[str, str] = field(default_factory=dict)
     stuck: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
@@ -119,19 +119,19 @@ class Probe:
 
 
 def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes: int = 0) -> Probe:
-    """Run a few samples forwards and backwards as training would, in the mode and precision that the model has.
+    """Run a few samples forward and backward as in training, in the present mode and precision of the model.
 
-    Inside of `borrowed`: statistics of batch norm and random states change.
+    Call it inside of `borrowed`: statistics of batch norm and random states change.
 
-    The loss is ``loss(output, targets)``; without one the cross-entropy where the targets are classes; else a random
-    projection of everything that the model returns. Targets of ``classes``, unless 0, are left aside by models of
+    The loss is ``loss(output, targets)``; without one, the cross-entropy if the targets are classes; else a random
+    projection of everything that the model returns. If ``classes`` is not 0, targets are ignored for models with
     another number of outputs.
     """
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = {path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False))}
     step, mistaken = _Step(model, seen, loss), _by_mistake(model, owners, frozen)
     layers = [layer for path in mistaken if is_weight_layer(layer := owners[path])]
-    found = Probe(
+    probed = Probe(
         given=loss is not None,
         dropout=Dropouts.of(model),
         frozen=mistaken,
@@ -144,14 +144,16 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
             if classes and not (isinstance(output, Tensor) and output.dim() == 2 and output.shape[1] == classes):
                 step.targets = None
             value = step.value(output)
-            found = replace(found, reading=step.reading(output, value))
-            found = replace(found, unregistered=unregistered(model, value), made_anew=made_anew(model, value))
+            probed = replace(probed, reading=step.reading(output, value))
+            probed = replace(
+                probed, unregistered=unregistered(model, value), created_in_forward=created_in_forward(model, value)
+            )
             reached = step.reached(value)
-            if loss is not None:  # the second step shows what the first leaves behind: states with their graph
+            if loss is not None:  # a second step fails if the first leaves states with their graph
                 step.reached(step.value(step.output()))
-    except Exception as error:  # whatever the model raises: checks of the run report what is known
+    except Exception as error:  # whatever the model raises: checks of the run report it
         message = str(error).strip()
-        return replace(found, failed=message.splitlines()[0] if message else type(error).__name__)
+        return replace(probed, failed=message.splitlines()[0] if message else type(error).__name__)
     runs = Counter(row.within for row in seen.rows)
     infinite = {name for name, gradient in reached.items() if not bool(torch.isfinite(gradient).all())}
     missing = [path for path in owners if path not in frozen and not _any_of(owners[path], path, reached)]
@@ -162,7 +164,7 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     aside = tuple(path for path in missing if path in runs and path not in detached)
     returned = step.reached_by_outputs() if aside else frozenset[str]()
     return replace(
-        found,
+        probed,
         detached=detached,
         aside=aside,
         dropped=tuple(path for path in aside if not _any_of(owners[path], path, returned)),
@@ -175,19 +177,19 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
 
 
 def _by_mistake(model: nn.Module, owners: dict[str, nn.Module], frozen: AbstractSet[str]) -> tuple[str, ...]:
-    """The frozen modules but for positions, learned words and teachers, which are meant to stay."""
+    """Return the frozen modules except embeddings and teachers, which are frozen on purpose."""
     meant = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))} | following(model)
     return tuple(path for path in owners if path in frozen and path not in meant)
 
 
 def _share(model: nn.Module, frozen: list[nn.Module]) -> float:
-    """Of these modules' weights, compared with all parameters that learn, prompts and scales too."""
-    kept = sum(p.numel() for module in frozen for p in module.parameters(recurse=False))
-    return kept / max(1, kept + sum(p.numel() for p in model.parameters() if p.requires_grad))
+    """Return the share of these modules' weights in all parameters that are frozen there or learn."""
+    size = sum(p.numel() for module in frozen for p in module.parameters(recurse=False))
+    return size / max(1, size + sum(p.numel() for p in model.parameters() if p.requires_grad))
 
 
 class _Step:
-    """A few samples and their targets, run forwards and backwards."""
+    """A few samples and their targets, run forward and backward."""
 
     def __init__(self, model: nn.Module, seen: Observation, loss: Loss | None) -> None:
         self.model, self.seen, self.loss = model, seen, loss
@@ -197,24 +199,24 @@ class _Step:
         self.inputs, self.targets = few.inputs.map(torch.clone), few.targets
 
     def output(self, parameters: dict[str, Tensor] | None = None) -> Any:
-        """Of the model, with these values of some of its parameters."""
+        """Return the output of the model, with these values of some of its parameters."""
         if parameters is None:
             return self.model(*self.inputs.args, **self.inputs.kwargs)
         return torch.func.functional_call(self.model, parameters, self.inputs.args, self.inputs.kwargs)
 
     def value(self, output: Any) -> Tensor:
-        """Of the loss."""
+        """Return the value of the loss."""
         return loss_value(output, self.targets, self.loss, self._classified(output))
 
     def reading(self, output: Any, value: Tensor) -> Reading:
-        """What the loss takes the output for."""
+        """Return how the loss reads the output."""
         return read(output, self.targets, self.loss, value, self._classified(output), self.inputs.tensors())
 
     def _classified(self, output: Any) -> tuple[Tensor, float] | None:
         return cross_entropy_of(output, self.targets, self.seen, self.model)
 
     def reached(self, value: Tensor) -> dict[str, Tensor]:
-        """Gradients of the parameters that the value depends on, which may be none."""
+        """Return the gradients of the parameters that the value depends on, by name."""
         if not self.parameters or not value.requires_grad:
             return {}
         gradients = torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True)
@@ -223,16 +225,16 @@ class _Step:
         }
 
     def reached_by_outputs(self) -> AbstractSet[str]:
-        """Parameters that any output depends on, also one that the loss does not read."""
+        """Return the parameters that any output depends on, including outputs that the loss does not read."""
         with torch.enable_grad():
             return self.reached(loss_value(self.output(), None, None, None)).keys()
 
     def reached_in_training(self) -> AbstractSet[str]:
-        """Parameters that the loss reaches in training mode."""
+        """Return the parameters that the loss reaches in training mode."""
         modes = {module: module.training for module in self.model.modules()}
         try:
             self.model.train()
-            with suppress(Exception), torch.enable_grad():  # other checks report what is known
+            with suppress(Exception), torch.enable_grad():  # other checks report the exception
                 return self.reached(self.value(self.output())).keys()
             return set()
         finally:
@@ -240,10 +242,10 @@ class _Step:
                 module.training = mode
 
     def detached(self, owners: dict[str, nn.Module], missing: list[str], reached: dict[str, Tensor]) -> tuple[str, ...]:
-        """The ``missing`` modules, and loose matrices, that the output depends on though the loss does not reach them.
+        """Return the ``missing`` modules and matrices that the output depends on, but that the loss does not reach.
 
-        Detachments that are meant, as of straight-through estimators, are no way to the output; what goes through
-        NumPy shows in no row.
+        Intended detachments, as in straight-through estimators, do not count as a path to the output. A path through
+        NumPy is visible in no row.
         """
         rows = self.seen.rows
         passed_through, leading = self._leading(straight_through(rows)), self._leading(frozenset())
@@ -256,7 +258,7 @@ class _Step:
         return (*modules, *(name for name in loose if self._moves([name])))
 
     def _leading(self, meant: AbstractSet[int]) -> set[str]:
-        """Modules whose values the output is made of, other than past the rows of detachments that are ``meant``."""
+        """Return the modules with a path to the output that does not use the ``meant`` detachments."""
         rows = self.seen.rows
         waiting, reached = [self.seen.output % len(rows)], set[int]()
         while waiting:
@@ -267,34 +269,34 @@ class _Step:
         return {rows[index].within for index in reached}
 
     def _moves(self, names: list[str]) -> bool:
-        """Whether other values of these parameters give another loss, though no step that was seen leads there."""
+        """Return whether changing these parameters changes the loss, although no recorded op leads there."""
         given = {name: self.model.get_parameter(name).detach() for name in names}
-        # not larger ones alone: a norm behind them would take that back
+        # random changes, because a norm after these parameters would undo a common factor
         shifted = {name: p + (p.abs().mean() + 1e-3) * torch.randn_like(p) for name, p in given.items()}
         values = []
-        with suppress(Exception), torch.enable_grad():  # weights that are computed, as of a parametrization, stay
+        with suppress(Exception), torch.enable_grad():  # weights computed by a parametrization cannot be replaced
             for changed in ({}, shifted):
                 torch.manual_seed(0)
                 values.append(self.value(self.output(changed)).detach())
         return len(values) == 2 and not bool(torch.isclose(values[0], values[1], equal_nan=True))
 
     def stuck(self, reached: dict[str, Tensor]) -> tuple[str, ...]:
-        """Matrices of zeros that have no gradient in a few steps of training either.
+        """Return the matrices of zeros that get no gradient in a few training steps.
 
-        What stands before a head that starts at zero gets one as soon as the head has moved; a factor of another one
-        that is zero as well never does.
+        A matrix before a head that starts at zero gets a gradient as soon as the head has changed. A factor that
+        multiplies another factor of zeros never does.
         """
         parameters = self.parameters
         zero = [n for n, g in reached.items() if g.dim() > 1 and not bool(g.any()) and not bool(parameters[n].any())]
         values = {name: parameter.detach() for name, parameter in parameters.items()}
-        with suppress(Exception):  # weights that are computed cannot be put in
+        with suppress(Exception):  # computed weights cannot be replaced
             for _ in range(_STEPS if zero else 0):
                 signs = self._signs(values)
                 values = {name: value - _RATE * signs[name] for name, value in values.items()}
                 zero = [name for name in zero if not bool(signs[name].any())]
             if (
                 zero
-            ):  # what gets no gradient with random values either, as biases of scores of one key, is of no use at all
+            ):  # what gets no gradient with random values either has no effect, such as a bias of scores of one key
                 drawn = {name: v if bool(v.any()) else _RATE * torch.randn_like(v) for name, v in values.items()}
                 signs = self._signs(drawn)
                 zero = [name for name in zero if bool(signs[name].any())]
@@ -302,7 +304,7 @@ class _Step:
         return ()
 
     def _signs(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Of the gradients at these values of the parameters."""
+        """Return the signs of the gradients at these values of the parameters."""
         moving = {name: value.clone().requires_grad_(True) for name, value in values.items()}
         with torch.enable_grad():
             value = self.value(self.output(moving))
@@ -313,7 +315,7 @@ class _Step:
 
 
 def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
-    """Norms that never run next to one of their kind that runs again: ``self.bn1`` was copied for ``self.bn2``."""
+    """Return norms that never run, with an equal norm next to them that runs twice: a copy-paste slip."""
     kinds: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for path, module in model.named_modules():
         weight = getattr(module, "weight", None)
@@ -324,7 +326,7 @@ def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
 
 
 def format_shares(values: FormatCount, gradients: FormatCount | None) -> tuple[FormatShares, ...]:
-    """Values and gradients side by side, a row for each format."""
+    """Return the shares for values and gradients, one row per format."""
     over, under = values.shares()
     back_over, back_under = (FormatCount() if gradients is None else gradients).shares()
     columns = zip(FORMATS, over, under, back_over, back_under, strict=True)
@@ -336,5 +338,5 @@ def _any_of(module: nn.Module, path: str, names: Container[str]) -> bool:
 
 
 def _own_weights(module: nn.Module, path: str) -> list[str]:
-    """Names of the parameters that a module holds itself."""
+    """Return the names of a module's own parameters, without those of its submodules."""
     return [f"{path}.{name}" if path else name for name, _ in module.named_parameters(recurse=False)]

@@ -27,12 +27,12 @@ from initscope.results import counted, plain
 if TYPE_CHECKING:
     from initscope.inspection.report import Deviation, Report
 
-__all__ = ["as_comparison", "conclusion", "pictures_of", "render_report"]
+__all__ = ["as_comparison", "conclusion", "images_of", "render_report"]
 
 MOST_EXPORTED = 120_000
-"""Characters of the compressed JSON that a page holds to be downloaded: all digits of about 700 ops."""
+"""Characters of the compressed JSON that a page holds for download: all digits for about 700 ops."""
 _DIGITS = 4
-"""Significant digits of the numbers if all digits would be too long."""
+"""Number of significant digits if the JSON with all digits would be too long."""
 
 
 def as_comparison(report: Report) -> Comparison:
@@ -68,11 +68,11 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "how the model was read": seen.fallback or "symbolic trace",
         "pairs with a prediction": "" if report.prediction is None else int(report.compared.sum()),
     }
-    pictures = pictures_of(report)
-    found = layer_quantities(report, comparison)
-    depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
+    images = images_of(report)
+    quantities = layer_quantities(report, comparison)
+    depth = drawn_panels(quantities.panels, [row.title for row in report.rows], quantities.marked)
     to_do = _what_to_do(report)
-    network = network_figure(report.rows, found.sections, found.columns, _levels(report))
+    network = network_figure(report.rows, quantities.sections, quantities.columns, _levels(report))
     context = comparison_context(comparison, facts, None) | to_do
     context |= {
         "body": "report.html",
@@ -85,34 +85,34 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "serious": len(report.errors) + len(report.warnings),
         "headline": headline(comparison),
         "depth": depth,
-        "error_is": found.error_is,
+        "error_is": quantities.error_is,
         "has_gradients": True,
         "network": network,
-        "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
-        "data": page_data(report.rows, found.columns, depth["data"])
+        "layers": layer_table(report.rows, quantities.columns, quantities.sections, quantities.faulty),
+        "data": page_data(report.rows, quantities.columns, depth["data"])
         | {"network": network["data"], "markdown": report.to_markdown()},
         "whole": _exported(report),
         "conclusion": conclusion(report),
         "trial": _trial(report),
         "provenance": report.provenance,
-        "thumbnails": pictures.sample,
-        "deviating": _deviating(report, pictures),
+        "thumbnails": images.sample,
+        "deviating": _deviating(report, images),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
-        "data_overview": "" if pictures.data is None else pictures.data.section(),
+        "data_overview": "" if images.data is None else images.data.section(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
 
 
 def conclusion(report: Report) -> str:
-    """Return the result in one sentence, for somebody who reads no further."""
+    """Return the result in one sentence, for readers who read only this."""
     if report.errors:
         subject = "An error keeps" if len(report.errors) == 1 else "Errors keep"
         helps = ", and a fix that was tried helps." if report.fix is not None and report.fix.helped else "."
         return f"{subject} this model from learning{helps}"
     if report.warnings:
         return f"No errors, but {counted(len(report.warnings), 'warning')}."
-    return "Nothing was found that keeps this model from learning."
+    return "No problem was found that keeps this model from learning."
 
 
 def _trial(report: Report) -> str:
@@ -123,7 +123,7 @@ def _trial(report: Report) -> str:
 
 
 def _exported(report: Report) -> str:
-    """Return the JSON of the report, compressed: all of it, or as much as a page holds; its `shortened` says which."""
+    """Return the report as compressed JSON, whole or shortened to what a page holds; the key `shortened` says how."""
     whole = report.to_dict()
     lists = {"rows": [], "audit": [], "blocks": plain(report.blocks(few=True))}
     what = f"numbers have {_DIGITS} digits"
@@ -154,18 +154,18 @@ def _compressed(value: dict[str, Any]) -> str:
 
 
 def _levels(report: Report) -> dict[int, str]:
-    """Return, by row, the worst level of the findings that begin there."""
+    """Return the worst level of the findings that begin in each row."""
     level = {finding.name: finding.level for finding in (*report.warnings, *report.errors)}
     begun = sorted(report.begins.items(), key=lambda item: level[item[0]] == "error")
     return {index: level[name] for name, indices in begun for index in indices}
 
 
 def _shown(finding: Finding, code: str) -> dict[str, Any]:
-    """Return a finding with what its check declares, and its suggested line unless the page begins with it."""
+    """Return a finding with the fields of its check, and its suggested line unless that is the line at the top."""
     declared = checks(finding.code)[0]
-    own = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
+    line = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
     fix = "" if finding.fix is None or finding.caused_by else finding.fix.advice
-    extra = {"line": "" if finding.caused_by or _typed(own) == code else own, "advice": fix}
+    extra = {"line": "" if finding.caused_by or _typed(line) == code else line, "advice": fix}
     sources = "; ".join(declared.references)
     return vars(finding) | extra | {"why": declared.why, "unit": declared.unit, "sources": sources}
 
@@ -195,8 +195,8 @@ def _versus(report: Report) -> dict[str, Any] | None:
     if before is None:
         return None
     both, limits = (before, table.best), report.thresholds
-    found = [", ".join(item.crossed) or "none" for item in both]
-    lines = [("findings", found, [bool(item.crossed) for item in both])]
+    names = [", ".join(item.crossed) or "none" for item in both]
+    lines = [("findings", names, [bool(item.crossed) for item in both])]
     for name, attribute, low, high in (
         ("angle ratio (output / input)", "angle_ratio", limits.collapse, np.inf),
         ("scale ratio (output / input)", "rms_ratio", limits.vanishing, limits.exploding),
@@ -234,7 +234,7 @@ def _short(value: float | None) -> str:
     return "0" if value == 0 else with_error(value, None, 3)
 
 
-def pictures_of(report: Report) -> Pictures:
+def images_of(report: Report) -> Pictures:
     """Return the images that the page shows: those that were saved, or of the samples."""
     if report.pictures is not None:
         return report.pictures
@@ -248,8 +248,8 @@ def _differing(report: Report) -> list[Deviation]:
     return [pair for pair in report.deviating() if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"]
 
 
-def _deviating(report: Report, pictures: Pictures) -> str:
-    pairs = [vars(pair) | {"images": pictures.of_pair.get(pair.index)} for pair in _differing(report)]
+def _deviating(report: Report, images: Pictures) -> str:
+    pairs = [vars(pair) | {"images": images.of_pair.get(pair.index)} for pair in _differing(report)]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 
@@ -262,11 +262,11 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _grouped(report: Report) -> list[dict[str, Any]]:
-    """Return one line for all layers of equal sizes and equal answers."""
+    """Return one line for all layers with equal sizes and equal answers."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for item in report.expansivity:
         groups.setdefault((item.inputs, item.outputs, item.stands, item.injective), []).append(item)
-    title = {row.layer: row.title for row in reversed(report.observation.rows)}  # of equal names the first counts
+    title = {row.layer: row.title for row in reversed(report.observation.rows)}  # for equal names the first counts
     lines = []
     for items in groups.values():
         titles = [title.get(item.layer, item.layer) for item in items]

@@ -1,9 +1,9 @@
-r"""Initialization audit: the distribution of every parameter, by its values, and whether it is torch's default.
+r"""Initialization audit: the distribution of every parameter, from its values, and whether it is PyTorch's default.
 
-Distributions are distinguished by the Kolmogorov–Smirnov statistic of up to 2,000 values, scaled: the first of uniform,
-Gaussian and Gaussian cut at two deviations whose distance is below :math:`1.95/\sqrt n` (one draw in a thousand is
-farther). A law is named if the deviation agrees within four standard errors, :math:`\sigma\sqrt{(\kappa+2)/4n}`
-with κ the excess kurtosis.
+The shape of a distribution comes from the Kolmogorov–Smirnov statistic of up to 2,000 scaled values: the first of
+uniform, Gaussian and Gaussian cut at ±2 deviations whose distance is below :math:`1.95/\sqrt n` (one draw in a
+thousand exceeds that). An initializer is named if the deviation agrees within four standard errors,
+:math:`\sigma\sqrt{(\kappa+2)/4n}` with κ the excess kurtosis.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Audit", "ParameterAudit", "audit"]
 _SAMPLED = 2000
 _LEAST = 20
 _CUT = 0.8796
-"""Deviation of a standard Gaussian cut at ±2."""
+"""Standard deviation of a standard Gaussian cut at ±2."""
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 DEFAULT, OTHER = "torch's default, untouched", "the model or its library"
 
@@ -44,20 +44,20 @@ class ParameterAudit(Result):
     shape : tuple of int
         Its shape.
     fan_in : int or None
-        Inputs of one unit; of a bias those of its layer.
+        Inputs of one unit; for a bias those of its layer.
     mean, deviation : float
-        Of its values.
+        Mean and standard deviation of its values.
     gain : float or None
-        deviation · √fan_in: 1 keeps sizes in a linear layer, √2 behind ReLU.
+        deviation · √fan_in: 1 preserves the scale in a linear layer, √2 after ReLU.
     distribution : str
         ``zeros``, ``ones``, ``constant``, ``uniform``, ``Gaussian``, ``Gaussian cut at 2``, ``orthogonal``, ``other``,
         or ``too few values``.
     law : str
-        A known law that agrees with both, or empty.
+        A known initializer that agrees with distribution and deviation, or empty.
     set_by : str
-        Who set it, as far as can be told: values that agree with torch's default are taken for it.
+        Who set it, from the values alone: values that agree with PyTorch's default count as the default.
     frozen : bool
-        Whether it asks for no gradient.
+        Whether it requires no gradient.
     """
 
     parameter: str
@@ -80,16 +80,16 @@ class Audit(Result):
     parameters: tuple[ParameterAudit, ...]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per parameter."""
+        """Return one dict per parameter."""
         return [row.to_dict() for row in self.parameters]
 
     @property
     def untouched(self) -> tuple[str, ...]:
-        """Matrices that hold torch's default."""
+        """Matrices that have PyTorch's default initialization."""
         return tuple(row.parameter for row in self.parameters if row.set_by == DEFAULT and len(row.shape) > 1)
 
     def summary(self) -> list[dict[str, Any]]:
-        """Counts of parameters by kind, distribution, law and who set them."""
+        """Return counts of parameters by kind, distribution, initializer and who set them."""
         counts: dict[tuple[str, ...], int] = {}
         for row in self.parameters:
             what = "bias" if row.parameter.endswith("bias") else "weight"
@@ -100,7 +100,7 @@ class Audit(Result):
 
 
 def audit(model: nn.Module) -> Audit:
-    """The law of every parameter of ``model``; nothing is run.
+    """Return the distribution and initializer of every parameter of ``model``, without running it.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def audit(model: nn.Module) -> Audit:
     Examples
     --------
     >>> _ = torch.manual_seed(0)
-    >>> found = audit(nn.Linear(300, 200)).parameters[0]
-    >>> found.distribution, found.set_by, round(found.gain, 2)
+    >>> first = audit(nn.Linear(300, 200)).parameters[0]
+    >>> first.distribution, first.set_by, round(first.gain, 2)
     ('uniform', "torch's default, untouched", 0.58)
     """
     rows = []
@@ -159,7 +159,7 @@ def _audited(name: str, attribute: str, module: nn.Module, parameter: nn.Paramet
 
 
 def _fans(module: nn.Module, attribute: str, values: Tensor) -> tuple[int | None, int | None]:
-    """Inputs and outputs of a unit; of a bias those of its layer's weights."""
+    """Return the inputs and outputs of a unit; for a bias those of its layer's weights."""
     matrix = getattr(module, attribute.replace("bias", "weight"), values) if "bias" in attribute else values
     if isinstance(module, nn.MultiheadAttention) and attribute == "in_proj_bias":
         matrix = module.in_proj_weight if module.in_proj_weight is not None else values
@@ -170,14 +170,14 @@ def _fans(module: nn.Module, attribute: str, values: Tensor) -> tuple[int | None
 
 
 def _sampled(values: Tensor) -> Floats:
-    """Up to `_SAMPLED` values, evenly spread."""
+    """Return up to `_SAMPLED` values, evenly spread."""
     flat = values.flatten()
     step = max(1, len(flat) // _SAMPLED)
     return np.asarray(flat[::step][:_SAMPLED].double().cpu().numpy())
 
 
 def _tolerance(flat: Floats, count: int) -> float:
-    """Four standard errors of a deviation, relative to it."""
+    """Return four standard errors of a deviation, relative to it."""
     centered = flat - flat.mean() if len(flat) else flat
     square = float(np.mean(centered**2)) if len(flat) else 0.0
     excess = float(np.mean(centered**4)) / square**2 - 3 if square > 0 else 0.0
@@ -201,7 +201,7 @@ def _distribution(values: Tensor, flat: Floats, mean: float, deviation: float) -
 
 
 def _distances(ordered: Floats) -> Iterator[tuple[str, float]]:
-    """Kolmogorov–Smirnov statistics of values of mean 0 and deviation 1."""
+    """Return the Kolmogorov–Smirnov statistics of values with mean 0 and standard deviation 1."""
     from scipy.special import ndtr
 
     low, high = ndtr(-2), ndtr(2)
@@ -218,7 +218,7 @@ def _distances(ordered: Floats) -> Iterator[tuple[str, float]]:
 
 
 def _is_orthogonal(matrix: Tensor) -> bool:
-    """Whether rows or columns, the fewer, are orthogonal and of one length; looks at 64 of them."""
+    """Return whether rows or columns, whichever are fewer, are orthogonal and of one length; tests 64 of them."""
     short = (matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)[:64].double()
     if len(short) < 2 or short.shape[1] < 2:
         return False
@@ -229,7 +229,7 @@ def _is_orthogonal(matrix: Tensor) -> bool:
 
 
 def _known_deviations(fan_in: int | None, fan_out: int | None) -> list[tuple[str, float, tuple[str, ...]]]:
-    """Name, deviation and distributions of known initializations."""
+    """Return the name, standard deviation and distributions of known initializers."""
     random = ("uniform", "Gaussian", "Gaussian cut at 2")
     known: list[tuple[str, float, tuple[str, ...]]] = []
     if fan_in and fan_out:
@@ -255,7 +255,7 @@ def _is_default(
     fan_in: int | None,
     tolerance: float,
 ) -> bool:
-    """Whether the values agree with what torch's own module draws."""
+    """Return whether the values agree with the default initialization of the PyTorch module."""
     if isinstance(module, _NORMS):
         return distribution == ("ones" if attribute == "weight" else "zeros")
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
@@ -266,7 +266,7 @@ def _is_default(
         expected = math.sqrt(2 / sum(values.shape))
     elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
         expected = math.sqrt(1 / (3 * module.hidden_size))
-    elif is_weight_layer(module) and fan_in:  # torch counts the fan of transposed ones by the other side
+    elif is_weight_layer(module) and fan_in:  # for transposed layers torch takes the fan of the other side
         fan_in = nn.init._calculate_fan_in_and_fan_out(module.weight)[0]
         expected = math.sqrt(1 / (3 * fan_in))
     else:

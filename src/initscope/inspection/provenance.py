@@ -33,15 +33,15 @@ class Provenance(Result):
     Attributes
     ----------
     model : str
-        Class of the model, or what the command line was given.
+        Class of the model, or the argument of the command line.
     parameters : int
         Number of parameters, trainable or not.
     multiply_adds : float or None
-        Multiplications with an addition of a forward pass, for one sample; None: not counted.
+        Multiply-adds of a forward pass for one sample; None: not counted.
     weights_bytes, outputs_bytes : int
         Memory of parameters and buffers; memory of the outputs of all ops for one sample, as float32.
     date : str
-        When, in UTC.
+        Date and time in UTC.
     command : str
         The command line, if there was one.
     seed : int
@@ -117,8 +117,8 @@ class Pictures:
             return cls(data=_overview(seen))
         of_pair = {}
         for pair in pairs:
-            one = slice(pair, pair + 1)
-            for image in thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1):
+            alone = slice(pair, pair + 1)
+            for image in thumbnails(seen.x[alone].cpu(), seen.y[alone].cpu(), angles=seen.angle[:, alone], count=1):
                 of_pair[pair] = image
         return cls(tuple(thumbnails(seen.x, seen.y, angles=angle)), of_pair, _overview(seen))
 

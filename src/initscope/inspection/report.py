@@ -84,22 +84,22 @@ class Report(Result):
     thresholds: Thresholds
     expansivity: tuple[LayerExpansivity, ...] = ()
     weights: dict[str, str] = field(default_factory=dict)
-    """By layer, why its weights do not look like independent samples, as trained weights do not."""
+    """Layers whose weights do not look like independent samples, as after training, with the reason."""
     title: str = ""
     reason: str = field(default="", compare=False)
     """Why there is no prediction, if there is none."""
     audit: Audit = field(default=Audit(()), compare=False)
     """Every parameter, its distribution, and who set it."""
     facts: Facts = field(default_factory=Facts, repr=False, compare=False)
-    """What the weights, one step of training and the data say."""
+    """Facts about the weights, one training step and the data."""
     not_checked: tuple[NotChecked, ...] = ()
     checks: int = 0
-    """How many checks ran."""
+    """Number of checks that ran."""
     fixes: tuple[Fix, ...] = ()
     provenance: Provenance = field(default=Provenance(), compare=False)
     """When, how and with which versions the report was made, and the size of the model."""
     pictures: Pictures | None = field(default=None, repr=False, compare=False)
-    """Images for the page of a report that was loaded, which has no samples."""
+    """Images for the page of a loaded report, which has no samples."""
 
     @property
     def healthy(self) -> bool:
@@ -118,12 +118,12 @@ class Report(Result):
 
     @property
     def head(self) -> Head | None:
-        """What the head and the loss allow; None if no loss is known."""
+        """The lowest loss that the head and the loss function allow; None if no loss is known."""
         return self.facts.head
 
     @property
     def trial(self) -> Trial | None:
-        """What a few steps of training showed; None if there was no trial."""
+        """The results of a few training steps; None if there was no trial."""
         return self.facts.trial
 
     @property
@@ -133,16 +133,16 @@ class Report(Result):
 
     @property
     def layers(self) -> int:
-        """How many layers have weights; a layer that is called several times counts once."""
+        """Number of layers with weights; a layer that is called several times counts once."""
         return self.observation.rows[0].layers
 
     @property
     def headline(self) -> str:
-        """How many errors and warnings there are, the first cause in plain words, and what was not checked."""
+        """Number of errors and warnings, the first cause, and what was not checked, in one line."""
         size = f"({counted(self.layers, 'layer')}, {counted(self.checks, 'check')})"
         serious = [*self.errors, *self.warnings]
         levels = {"error": self.errors, "warning": self.warnings}
-        counts = " and ".join(counted(len(found), name) for name, found in levels.items() if found)
+        counts = " and ".join(counted(len(items), name) for name, items in levels.items() if items)
         said = f"{counts} {size}: {serious[0].message}" if serious else f"No problems found {size}."
         others = dict.fromkeys(finding.name for finding in serious[1:] if finding.name != serious[0].name)
         said += f" Also: {', '.join(others)}." if others else ""
@@ -151,8 +151,8 @@ class Report(Result):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What limits all findings: too few samples, random data, norms that have seen no data, or trained weights next
-        to a prediction, which is for untrained ones."""
+        """Limits of all findings: too few samples, random data, norms that have seen no data, or trained weights with
+        predictions that assume untrained ones."""
         return self.facts.cautions if self.prediction is None else (*self.facts.cautions, *self._of_other_weights)
 
     @property
@@ -196,7 +196,7 @@ class Report(Result):
         blocks become one line, except blocks in which a finding begins.
         """
         rows, begin, named = self.observation.rows, self.begins, set[str]()
-        alone = frozenset(index for places in begin.values() for index in places)
+        alone = frozenset(index for indices in begin.values() for index in indices)
         most = None if few is True else int(few)
         lines = few_lines(rows, depth, alone, most) if few else fold(rows, depth)
         table = folded_table(rows, self.table(), lines)
@@ -215,7 +215,7 @@ class Report(Result):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """One per op, with the status of the prediction, and notes of prediction, measurement and weights."""
+        """One row per op, with the status of the prediction, and notes on prediction, measurement and weights."""
         expected = self.prediction
         result = []
         for index, seen in enumerate(self.observation.rows):
@@ -245,7 +245,7 @@ class Report(Result):
     def token_columns(self) -> dict[str, Floats]:
         """Mean cosine of tokens and entropy of attention, ``[rows]``, predicted and measured; empty without attention.
 
-        Measured values are those of the weights that the model has, or means over draws if there are any.
+        Measured values are those of the present weights, or means over draws if there are any.
         """
         seen, unknown = self.observation, np.full(len(self.observation.rows), np.nan)
         if seen.attention_entropy is None or not np.isfinite(seen.attention_entropy).any():
@@ -263,7 +263,7 @@ class Report(Result):
     def gradients_over_last(self) -> dict[str, Floats]:
         """Gradient of each layer's weights over that of the last layer, ``[rows]``, measured and predicted.
 
-        Only gradients that were measured are predicted, and none without a prediction of the last one.
+        Predictions exist only for gradients that were measured, and only if the last gradient is predicted.
         """
         seen = mean_over_pairs(self.observation.gradient_ratio)
         known = None if self.prediction is None else self.prediction.gradient_ratio
@@ -273,7 +273,7 @@ class Report(Result):
 
     @property
     def compared(self) -> npt.NDArray[np.bool_]:
-        """Which pairs are compared with a prediction, ``[pairs]``: those that have one, or all if none has."""
+        """Whether each pair is compared with a prediction, ``[pairs]``; True for all pairs if none has one."""
         if self.prediction is None or not np.isfinite(self.prediction.cosine).any():
             return np.ones(self.observation.pairs, dtype=bool)
         return np.asarray(np.isfinite(self.prediction.cosine).any(axis=0))
@@ -346,10 +346,10 @@ class Report(Result):
 
     def _to_save(self) -> Report:
         """Return the report without the samples of the user, except the few images that its page shows."""
-        from initscope.inspection.page import pictures_of
+        from initscope.inspection.page import images_of
 
         seen = replace(self.observation, x=None, y=None, targets=None, targets_y=None)
-        return replace(self, observation=seen, pictures=pictures_of(self))
+        return replace(self, observation=seen, pictures=images_of(self))
 
     def _html(self) -> str:
         """Return the self-contained page."""
@@ -386,8 +386,8 @@ class Report(Result):
         from initscope.inspection.page import as_comparison
         from initscope.rendering.figures import panels_figure
 
-        found = layer_quantities(self, as_comparison(self))
-        return panels_figure(found.panels, [row.title for row in self.rows], found.marked)
+        quantities = layer_quantities(self, as_comparison(self))
+        return panels_figure(quantities.panels, [row.title for row in self.rows], quantities.marked)
 
     def assert_healthy(self, *, ignore: Iterable[str] = ()) -> None:
         """Raise `Unhealthy` if there is an error; codes, prefixes and names in ``ignore`` do not count."""

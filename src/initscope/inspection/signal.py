@@ -1,8 +1,8 @@
-"""Where the signal runs: which rows all of it passes, which carry it, and which only steer it.
+"""The path of the signal: rows that all of it passes through, rows that carry it, and rows that only weight it.
 
-A row is on the *main path* if every way from an input to the output leads through it: layers of a plain stack, sums of
-a residual stream, concatenations, pooling. Rows of a branch, the inside of a norm, masks and scores are not. A row
-*carries* the signal if it reaches the output other than as a weight of an attention or as a gate.
+A row is on the *main path* if every path from an input to the output leads through it: layers of a plain stack, sums
+of a residual stream, concatenations, pooling. Rows of a branch, inside of a norm, masks and scores are not. A row
+*carries* the signal if it reaches the output other than as attention weights or as a gate.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _ENTERING = ("input", "embedding")
 """Roles of rows at which real values enter."""
 _SAME_VALUES = frozenset({"movement", "bookkeeping", "scaling"})
 _SIDE_INPUT = 8
-"""An input of fewer values than the largest by this factor steers: a time step, a class, a temperature."""
+"""An input smaller than the largest by this factor is a condition: a time step, a class, a temperature."""
 _GATED = 2
-"""A factor of fewer values than what it multiplies, by this factor at least, is a gate."""
+"""A factor of a product is a gate if it has fewer values than the other factor, by at least this factor."""
 
 
 def signal_of(rows: Sequence[Row], output: int, varied: Collection[int]) -> Signal:
-    """Return the graph of the rows: the same object for every draw of the weights of one architecture.
+    """Return the graph of the rows: the same object for all samples of the weights of one architecture.
 
     Parameters
     ----------
     rows : sequence of Row
-        Of an observation.
+        Rows of an observation.
     output : int
         The row that the model returns.
     varied : collection of int
@@ -55,7 +55,7 @@ def signal_of(rows: Sequence[Row], output: int, varied: Collection[int]) -> Sign
 class Signal:
     """The rows as a graph; ``output`` is the row that the model returns.
 
-    ``varied`` are the inputs and tables whose values differ between samples.
+    ``varied`` are the inputs and embeddings whose values differ between samples.
     """
 
     rows: tuple[RowStructure, ...]
@@ -63,8 +63,8 @@ class Signal:
     varied: frozenset[int] = frozenset()
 
     @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """Rows at which real values enter: inputs of the model, or what a table makes of indices."""
+    def entries(self) -> tuple[int, ...]:
+        """Rows where real values enter: inputs of the model, or embeddings of indices."""
         real = [index for index, row in enumerate(self.rows) if row.role == _ENTERING[0] and row.shape]
         looked_up = [
             index
@@ -79,10 +79,10 @@ class Signal:
 
     @cached_property
     def main_path(self) -> tuple[int, ...]:
-        """Rows that all ways from one of the starts to the output lead through, in order."""
-        found: set[int] = set()
-        for start in self.starts:
-            passed: dict[int, int] = {start: 1 << start}  # the rows on all ways, as bits
+        """Rows that all paths from one of the entry rows to the output lead through, in order."""
+        rows: set[int] = set()
+        for start in self.entries:
+            passed: dict[int, int] = {start: 1 << start}  # the rows on all paths, as bits
             for index in range(start + 1, self.output + 1):
                 before = [passed[parent] for parent in self.rows[index].reads if parent in passed]
                 if before:
@@ -91,23 +91,23 @@ class Signal:
                         common &= other
                     passed[index] = common | 1 << index
             bits = passed.get(self.output, 0)
-            found.update(index for index in range(self.output + 1) if bits >> index & 1)
-        found.update(self.starts)
-        return tuple(sorted(index for index in found if self.rows[index].shape))
+            rows.update(index for index in range(self.output + 1) if bits >> index & 1)
+        rows.update(self.entries)
+        return tuple(sorted(index for index in rows if self.rows[index].shape))
 
     @cached_property
     def streams(self) -> tuple[frozenset[int], ...]:
-        """For each start the rows that are made of it and of none before it: inputs have angles of their own."""
-        rows_of: dict[int, set[int]] = {start: {start} for start in self.starts}
+        """For each entry row, the rows computed from it and from no earlier one: each input has its own angles."""
+        rows_of: dict[int, set[int]] = {start: {start} for start in self.entries}
         for index, row in enumerate(self.rows):
-            made_of = [start for start in self.starts if rows_of[start].intersection(row.reads)]
+            made_of = [start for start in self.entries if rows_of[start].intersection(row.reads)]
             if made_of:
                 rows_of[made_of[0]].add(index)
-        return tuple(frozenset(rows_of[start]) for start in self.starts)
+        return tuple(frozenset(rows_of[start]) for start in self.entries)
 
     @cached_property
     def carrying(self) -> frozenset[int]:
-        """Rows that reach the output other than through scores of an attention or a gate."""
+        """Rows that reach the output other than through attention scores or a gate."""
         main_path, seen, waiting = set(self.main_path), set[int](), [self.output]
         while waiting:
             index = waiting.pop()
@@ -121,19 +121,19 @@ class Signal:
 
     @cached_property
     def before_weights(self) -> frozenset[int]:
-        """Rows that later weights read, directly or not."""
+        """Rows that later weights depend on, directly or not."""
         weighty = [index for index, row in enumerate(self.rows) if row.role in ("weights", "recurrent")]
         return frozenset().union(*(self.before(index) for index in weighty))
 
     @cached_property
     def head(self) -> int:
-        """The last weights, if all of the signal passes them; else the end."""
+        """The last weights, if all of the signal passes through them; else the number of rows."""
         weights = [index for index in sorted(self.carrying) if self.rows[index].role == "weights"]
         return weights[-1] if weights and weights[-1] in self.main_path else len(self.rows)
 
     @cached_property
     def scoring(self) -> frozenset[int]:
-        """Weights that only steer an attention or a gate: queries, keys, squeeze-and-excite."""
+        """Weights that only produce attention scores or gates: queries, keys, squeeze-and-excite."""
         ends = {self.output, *self.dangling}
         return frozenset(
             index
@@ -143,7 +143,7 @@ class Signal:
 
     @cached_property
     def attending(self) -> frozenset[int]:
-        """Rows that hold weights of an attention: calls of it, and softmaxes that a product with values reads first."""
+        """Rows with attention weights: attention ops, and softmaxes that a product with values reads first."""
         rows = {index for index, row in enumerate(self.rows) if row.traits.attention == "fused"}
         for row in self.rows:
             if row.traits.product and len(row.reads) > 1:
@@ -154,12 +154,12 @@ class Signal:
 
     @cached_property
     def looked_at(self) -> frozenset[int]:
-        """Rows that some start reaches only by its scores: means of what another input's tokens look at.
+        """Rows that some entry row reaches only through scores, such as averages of another input's tokens.
 
-        Even weights make all of them alike, and the tokens that attended go on next to them.
+        Uniform attention makes all of these averages equal, but the original tokens continue next to them.
         """
         rows: set[int] = set()
-        for start in self.starts:
+        for start in self.entries:
             reached, carried = {start}, {start}
             for index in range(start + 1, len(self.rows)):
                 parents = [parent for parent in self.rows[index].reads if parent in reached]
@@ -172,7 +172,7 @@ class Signal:
 
     @cached_property
     def dangling(self) -> frozenset[int]:
-        """Rows that no other row reads: those inside of a loop over time, and further outputs."""
+        """Rows that no other row reads: rows inside of a loop over time, and further outputs."""
         read = {parent for row in self.rows for parent in row.reads}
         return frozenset(index for index in range(len(self.rows)) if index not in read and index != self.output)
 
@@ -191,13 +191,13 @@ class Signal:
         return frozenset(bounded)
 
     def _leaves(self, index: int) -> bool:
-        """Whether a row leaves values as they are, or moves them."""
+        """Return whether a row leaves values unchanged, or only moves them."""
         return self.rows[index].role in _SAME_VALUES
 
     @cached_property
     def reductions(self) -> tuple[int, ...]:
-        """Rows of the main path that average positions, or pick one of them: pooling, the token of a class, few
-        latent tokens that look at many."""
+        """Rows of the main path that average positions or select one of them: pooling, a class token, a few latent
+        tokens that attend to many."""
         pairs = zip(self.main_path, self.main_path[1:], strict=False)
         kinds = ("pooling", "movement", "merge", "scaling", "attention")
         return tuple(
@@ -208,7 +208,7 @@ class Signal:
 
     @cached_property
     def norms(self) -> dict[int, str]:
-        """Rows that normalize, and the kind of their norm."""
+        """Rows that normalize, with the kind of their norm."""
         normalizations = [(index, row.traits.normalizes) for index, row in enumerate(self.rows)]
         return {index: norm.kind for index, norm in normalizations if norm is not None}
 
@@ -224,18 +224,18 @@ class Signal:
         return np.where(counts > 0, counts, np.nan)
 
     def units(self, index: int) -> int:
-        """Number of values of a row for each sample; 0 where it has none."""
+        """Return the number of values of a row for each sample; 0 if it has none."""
         shape = self.rows[index].shape
         return math.prod(shape) if shape else 0
 
     def mask(self, indices: frozenset[int] | tuple[int, ...]) -> npt.NDArray[np.bool_]:
-        """Booleans with a place for every row."""
+        """Return an array with one boolean per row."""
         result = np.zeros(len(self.rows), dtype=bool)
         result[list(indices)] = True
         return result
 
     def before(self, index: int) -> set[int]:
-        """Rows that a row is made of."""
+        """Return the rows that a row depends on."""
         seen: set[int] = set()
         waiting = list(self.rows[index].reads)
         while waiting:
@@ -246,14 +246,14 @@ class Signal:
         return seen
 
     def _scores(self, parent: int, index: int) -> bool:
-        """Whether a row reads another only for weights of an attention."""
+        """Return whether a row reads another only as attention scores or weights."""
         row = self.rows[index]
         if row.traits.attention == "fused":
             return len(row.reads) > 2 and parent in row.reads[:2]
         return row.traits.attention == "weights"
 
     def _steers(self, parent: int, index: int) -> bool:
-        """Whether a row reads another only for weights of an attention, or as a gate."""
+        """Return whether a row reads another only for attention weights, or as a gate."""
         if self._scores(parent, index):
             return True
         row = self.rows[index]
@@ -265,7 +265,7 @@ class Signal:
         return self.rows[self.origin(parent)].traits.bounded
 
     def origin(self, index: int) -> int:
-        """Back through steps that leave values as they are, to the one that made them."""
+        """Return the row that computed the values, upstream of rows that do not change them."""
         while self.rows[index].role in _SAME_VALUES and len(self.rows[index].reads) == 1:
             index = self.rows[index].reads[0]
         return index

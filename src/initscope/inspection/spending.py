@@ -1,8 +1,8 @@
-"""What trying alternative initializations may cost: counted in multiplications and decided before anything is spent.
+"""The cost of trying alternative initializations: counted in multiplications, and decided before anything runs.
 
-All trials together may take as much as `PASSES` forward and backward passes of the model over the pairs that it was
-observed on, or `LEAST` multiplications where that is less. The counts are of the model and the data, not of the clock,
-so that the same call tries the same initializations on every machine.
+All trials together may take as much as `PASSES` forward and backward passes of the model over the observed pairs, or
+`LEAST` multiplications if that is more. The counts depend on the model and the data, not on the clock, so the same call
+tries the same initializations on every machine.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from initscope.measurement.stream import moved
 __all__ = ["LARGE", "LEAST", "PASSES", "SAMPLING", "Spending", "multiplications"]
 
 PASSES = 30
-"""Forward and backward passes over the observed pairs that all trials may cost."""
+"""Number of forward and backward passes over the observed pairs that all trials may cost."""
 LEAST = 3e10
-"""Multiplications that may be spent in any case: a few seconds."""
+"""Multiplications that are always allowed: a few seconds."""
 LARGE = 1e8
-"""Multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial."""
+"""Multiplications per forward pass of one sample, above which less is tried: some seconds per trial."""
 SAMPLING = 2e10
-"""Multiplications of one sample of the weights: orthogonal ones take a decomposition of every layer."""
-_BACKWARD = 3.0  # a forward and a backward pass over a forward pass
-_OBSERVED = 5.0  # the same with the gradients of single samples, geometry, units, and a pass over near samples
+"""Most multiplications for one sample of the weights: orthogonal weights need a decomposition of every layer."""
+_BACKWARD = 3.0  # a forward and a backward pass together, over a forward pass
+_OBSERVED = 5.0  # the same with gradients of single samples, geometry, units, and a pass over near samples
 _NUMBER = 30.0  # multiplications that take as long as one random number
 
 
@@ -50,7 +50,7 @@ class Spending:
 
     @property
     def share(self) -> float:
-        """Return how much of the usual number of pairs is tried: less than 1 of large models."""
+        """Return the share of the usual number of pairs to try: less than 1 for large models."""
         return LARGE / max(LARGE, self.work)
 
     def refuses_again(self) -> str:
@@ -58,7 +58,7 @@ class Spending:
         return _too_large(self.work) if self.share < 1 else ""
 
     def refuses(self, variant: Variant, model: nn.Module, pairs: int) -> str:
-        """Return why a trial of ``variant`` on these pairs is left out; else nothing, and its cost counts as spent."""
+        """Return why a trial of ``variant`` on these pairs is left out; if it is not, add its cost and return ""."""
         work, sampling = variant.work * self.work, variant.sampling_work(model)
         if work > max(LARGE, self.work):
             return _too_large(work)
@@ -82,13 +82,13 @@ def multiplications(model: nn.Module, inputs: Inputs) -> float:
     try:
         with borrowed(model), torch.no_grad(), _Counter() as counter:
             model(*placed.args, **placed.kwargs)
-    except Exception:  # whatever the model raises: it raises again when it is tried, and is then reported
+    except Exception:  # whatever the model raises: the trial raises it again and reports it
         return 0.0
     return float(counter.operations) / 2 / inputs.samples
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts as torch's FlopCounterMode does, which loads the whole compiler, some seconds, to keep it away."""
+    """Counts like torch's FlopCounterMode, whose import takes seconds because it loads the whole compiler."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -102,7 +102,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         count = flop_registry.get(func._overloadpacket)
         if count is None:
-            with self:  # what it is made of may be counted
+            with self:  # count the ops that it is decomposed into
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result

@@ -13,7 +13,7 @@ _NESTED = 4
 
 
 def straight_through(rows: Sequence[Row]) -> frozenset[int]:
-    """Return the detached rows of every sum with the value of q and the gradient of z: z + q - z with detached q - z.
+    """Return the detached rows of sums z + (q - z).detach(), with the value of q and the gradient of z.
 
     Source: Bengio, Léonard & Courville 2013; van den Oord et al. 2017. Any order of the terms is recognized.
     """
@@ -28,7 +28,7 @@ def straight_through(rows: Sequence[Row]) -> frozenset[int]:
 
 
 def _terms(rows: Sequence[Row], index: int, sign: int, detached: int, nested: int) -> Iterator[tuple[int, int, int]]:
-    """Return the terms of a row: row, sign, and the detached row between, or -1."""
+    """Return the terms of a sum: row, sign, and the detached row in between, or -1."""
     row = rows[index]
     if nested and _is_sum(row):
         for parent, sign_of in zip(row.reads, row.traits.summand_signs, strict=True):

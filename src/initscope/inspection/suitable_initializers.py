@@ -1,4 +1,4 @@
-"""Which initializers suit a network: He's for ReLU and its kin, Glorot's for bounded activations and attention."""
+"""Initializers that suit a network: He's for ReLU and similar ones, Glorot's for bounded activations and attention."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def steers(rows: Sequence[Row]) -> bool:
 
 
 def has_relu(rows: Sequence[Row]) -> bool:
-    """Return whether an activation is a ReLU or leaky ReLU, for which zero sums and mirrored halves are made."""
+    """Return whether an activation is a ReLU or leaky ReLU, which zero-sum and mirrored weights are made for."""
     return any(row.traits.rectifier for row in rows)
 
 
 def by_hand(check: str, rows: Sequence[Row]) -> str:
-    """Return what to change by hand if no initializer fixes a finding of that name; empty if one may.
+    """Return what to change by hand if no initializer fixes a finding of that name; empty if one may fix it.
 
     Sigmoids between layers pass at most a quarter of a gradient and add the same mean to all samples. After norms the
     scale of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
@@ -40,15 +40,15 @@ def by_hand(check: str, rows: Sequence[Row]) -> str:
 def filled_in(text: str, rows: Sequence[Row]) -> str:
     """Return advice or code with the names of functions that suit the network.
 
-    ``{law}`` preserves the scale: He's for ReLU and the like, Glorot's for bounded activations, attention and loops
-    over time. ``{fill}`` is torch's name of it for one layer. ``{keeping}`` also preserves angles: mirrored weights for
-    ReLU.
+    ``{initializer}`` preserves the scale: He's for ReLU and similar ones, Glorot's for bounded activations, attention
+    and loops over time. ``{fill}`` is its name in PyTorch for one layer. ``{keeping}`` also preserves angles: mirrored
+    weights for ReLU.
     """
     plain = not steers(rows)
     he = plain and any(not row.traits.bounded for row in rows if row.role == "activation")
     scale = "he_" if he else "glorot_"
     names = {
-        "{law}": scale,
+        "{initializer}": scale,
         "{fill}": "kaiming_normal_" if he else "xavier_normal_",
         "{keeping}": "looks_linear_" if plain and has_relu(rows) else scale,
     }
@@ -58,7 +58,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
 
 
 def _all_off_center(rows: Sequence[Row]) -> bool:
-    """Return whether all activations are sigmoids and the like: bounded, with one sign."""
+    """Return whether all activations are bounded with one sign, such as sigmoids."""
     activations = [row.traits for row in rows if row.role == "activation"]
     return bool(activations) and all(
         traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in activations

@@ -1,4 +1,4 @@
-"""A `Report` as lines of text: headline, causes with their fixes, the folded table, what was tried, the next step."""
+"""A `Report` as lines of text: headline, causes with fixes, the folded table, what was tried, the next step."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _cautions(report: Report, width: int | None, verbose: bool) -> Iterator[str]
 
 
 def _causes(report: Report, width: int | None, most: int) -> Iterator[str]:
-    """Return the first root causes with their fixes; the headline has the message of the first already."""
+    """Return the first root causes with their fixes, without repeating the message of the headline."""
     serious = [*report.errors, *report.warnings]
     causes = [finding for finding in serious if finding.caused_by is None][:most]
     said: Fix | None = None

@@ -11,10 +11,10 @@ __all__ = ["TrainingStep"]
 
 
 class TrainingStep(nn.Module):
-    """``loss(output, targets)`` by the ``training_step`` of a module, whose ``forward`` returns ``output`` meanwhile.
+    """``loss(output, targets)`` from a module's ``training_step``; meanwhile its ``forward`` returns ``output``.
 
-    A step that calls a network inside of the module, and not the module itself, computes its own output, so that the
-    loss does not depend on ``output``; `fits` says whether it does.
+    A step that calls an inner network instead of the module computes its own output, so the loss does not depend on
+    ``output``; `fits` says whether it does.
     """
 
     def __init__(self, module: nn.Module, inputs: Any) -> None:
@@ -38,7 +38,7 @@ class TrainingStep(nn.Module):
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Any, targets: Any) -> TrainingStep | None:
-        """The loss of a module that has a training step, if it reads the module's output; else None."""
+        """Return the loss of a module that has a training step, if it depends on the module's output; else None."""
         if not callable(getattr(module, "training_step", None)) or targets is None:
             return None
         loss, few = cls(module, inputs), inputs[:4] if isinstance(inputs, Tensor) else inputs
@@ -47,6 +47,6 @@ class TrainingStep(nn.Module):
                 output = module(few).detach().requires_grad_(True)
                 value = loss(output, targets[:4])
                 (gradient,) = torch.autograd.grad(value, output, allow_unused=True)
-        except Exception:  # a step that needs its trainer, or takes another batch
+        except Exception:  # the step needs its trainer, or expects another batch
             return None
         return loss if gradient is not None else None

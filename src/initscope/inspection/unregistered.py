@@ -1,4 +1,4 @@
-"""Weights that the loss depends on but no optimizer sees: layers in a plain list, tensors that are no parameters."""
+"""Weights that the loss depends on but no optimizer gets: layers in a plain list, tensors that are not parameters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["made_anew", "unregistered"]
+__all__ = ["created_in_forward", "unregistered"]
 
 
 def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
     """Return attributes, as ``path.name``, with weights that ``value`` depends on and ``model.parameters()`` lacks.
 
-    The value of each is the container of torch for it: ``ModuleList``, ``ModuleDict``, or empty for anything else.
+    The values are the containers that would register them: ``ModuleList``, ``ModuleDict``, or empty if none does.
 
     >>> class Net(nn.Module):
     ...     def __init__(self):
@@ -33,10 +33,10 @@ def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
     }
 
 
-def made_anew(model: nn.Module, value: Tensor) -> int:
+def created_in_forward(model: nn.Module, value: Tensor) -> int:
     """Return how many parameters ``value`` depends on that the model does not hold: of layers created in forward.
 
-    >>> made_anew(nn.Identity(), nn.Linear(3, 1).weight.sum())
+    >>> created_in_forward(nn.Identity(), nn.Linear(3, 1).weight.sum())
     1
     """
     held = {id(tensor) for _, value in _attributes(model) for tensor in _weights(value)}
@@ -49,7 +49,7 @@ def _stray(model: nn.Module, value: Tensor) -> list[Tensor]:
 
 
 def _attributes(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Return what modules hold in addition to parameters, buffers and modules, by ``path.name``."""
+    """Yield the attributes of modules other than parameters, buffers and modules, by ``path.name``."""
     for path, module in model.named_modules():
         for name, held in vars(module).items():
             if not name.startswith("_"):
@@ -64,7 +64,7 @@ def _holder(held: Any) -> str:
 
 
 def _leaves(value: Tensor) -> Iterator[Tensor]:
-    """Return the tensors that get a gradient in a backward pass from ``value``."""
+    """Yield the tensors that get a gradient in a backward pass from ``value``."""
     waiting, seen = [value.grad_fn], set[Any]()
     if value.is_leaf and value.requires_grad:
         yield value
@@ -79,7 +79,7 @@ def _leaves(value: Tensor) -> Iterator[Tensor]:
 
 
 def _weights(held: Any) -> Iterator[Tensor]:
-    """Return the tensors in nested lists, tuples and dicts, and those of modules in them."""
+    """Yield the tensors in nested lists, tuples and dicts, and those of modules in them."""
     if isinstance(held, Tensor):
         yield held
     elif isinstance(held, nn.Module):

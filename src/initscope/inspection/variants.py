@@ -1,4 +1,4 @@
-"""Alternatives of a network: its weights from other initializers, or a copy of it rewritten."""
+"""Alternatives to a network: its weights from other initializers, or a rewritten copy of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROOT = 2**0.5
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a network: ``change`` rewrites a copy of it in place, then ``initializer`` fills its weights.
+    """A variant of a network: ``change`` rewrites a copy of it in place, then ``initializer`` sets its weights.
 
     ``code`` is the suggested fix if one line is enough; otherwise it is None, and ``advice`` says what to do.
     """
@@ -53,10 +53,10 @@ class Variant:
 
 
 def initializer_variants(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
-    """Return other weights for the same architecture, as far as they make sense for its ops.
+    """Return other weights for the same architecture, if they make sense for its ops.
 
-    Zero sums and mirrored halves are made for stacks of ReLUs: they are left out if attention or a loop over time
-    reads the weights, and if there is no ReLU. Fan-out is for convolutions.
+    Zero-sum and mirrored weights are made for stacks of ReLUs: they are left out if attention or a loop over time
+    uses the weights, and if there is no ReLU. Fan-out is for convolutions.
     """
     plain = not steers(rows)
     rectified = plain and (not rows or has_relu(rows))
@@ -80,7 +80,7 @@ def initializer_variants(model: nn.Module, rows: Sequence[Row] = ()) -> list[Var
         call = f"zero_sum_(model, {argument}strength={strength:g}, compensate=True)"
         offered.append((rectified, f"{name}, strength {strength:g}", zero_sum, call))
     call = f"looks_linear_(model{f', slope={slope:g}' if slope else ''})"
-    offered.append((rectified, "looks linear", LooksLinear(slope=slope), call))
+    offered.append((rectified, "looks-linear", LooksLinear(slope=slope), call))
     return [Variant(name, initializer, _PREFIX + call) for suits, name, initializer, call in offered if suits]
 
 
@@ -92,7 +92,7 @@ def architecture_variants(model: nn.Module, rows: Sequence[Row] = ()) -> list[Va
         return variants
     if any(isinstance(module, nn.ReLU) for module in modules):
         depth = sum(is_weight_layer(module) for module in modules)
-        # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
+        # The deeper, the nearer to linear, so that angles change by a bounded amount over the whole depth.
         slope = round(max(0.2, 1 - 2 / max(1, depth) ** 0.5), 2)
         gain = (2 / (1 + slope**2)) ** 0.5
         advice = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
@@ -145,7 +145,7 @@ def _normalize(model: nn.Module, *_: object) -> None:
 
 
 def _replace(model: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> None:
-    """Put ``change(module)`` in the place of every submodule for which it is not None."""
+    """Replace every submodule by ``change(module)``, unless that is None."""
     for name, child in list(model.named_children()):
         other = change(child)
         if other is None:

@@ -1,4 +1,4 @@
-"""What weights show without a run: layers that are copies, units that are equal, one layer unlike its peers."""
+"""Facts from weights alone: layers that are copies, units that are equal, one layer unlike its peers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from initscope.graph.ops import WEIGHT_LAYERS
 __all__ = ["WeightFacts", "drawn_weights", "following", "weight_facts"]
 
 _LEAST_VALUES, _DIFFERENT = 64, 8
-"""Weights of fewer values, or of fewer different ones (identities, constants), are equal for other reasons."""
+"""Weights with fewer values, or fewer distinct ones (identities, constants), are equal for other reasons."""
 _FEW_UNITS = 8
-"""Units are symmetric if fewer differ by this factor; sub-pixel layers repeat theirs up to 4 times."""
+"""Units count as symmetric if the layer has this many times more units than distinct ones; sub-pixel layers have 4."""
 _PEERS, _ALIKE = 3, 0.2
-"""Peers needed to call a layer odd, and the relative spread of their gains up to which they count as alike."""
+"""Fewest peers of an odd layer, and the relative spread of their gains up to which they count as alike."""
 _FOLLOWS = 0.5
-"""Correlation of frozen weights with trained ones from which on they are a copy or a running average of these."""
+"""Correlation of frozen weights with trained ones from which they count as a copy or a running average of these."""
 
 
 _RANDOM = (
@@ -40,22 +40,22 @@ _RANDOM = (
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """Facts by the path of a module: ``clones`` names the earlier layer with equal weights; ``symmetric`` is the share
-    of units that equal another unit; ``odd`` is the deviation over that of the layer's peers."""
+    """Facts by module path: ``clones`` gives the earlier layer with equal weights, ``symmetric`` the share of units
+    that equal another unit, ``odd`` the standard deviation of the weights over that of the layer's peers."""
 
     clones: dict[str, str]
     symmetric: dict[str, float]
     odd: dict[str, float]
     mixing: dict[str, tuple[int, int]]
-    """Inputs and outputs of the layers that mix all channels: without groups, and not transposed."""
+    """Inputs and outputs of the layers that mix all channels: not grouped, and not transposed."""
     tied: frozenset[str] = frozenset()
-    """Modules that share their weights with an embedding: zero logits would mean zero embeddings."""
+    """Modules that share their weights with an embedding, so that zero logits would mean zero embeddings."""
     shifted: tuple[str, ...] = ()
-    """Norms whose biases put most of their outputs below zero."""
+    """Norms whose biases make most of their outputs negative."""
     zero_tables: frozenset[str] = frozenset()
-    """Embeddings that start at zero on purpose, as the second one of word2vec."""
+    """Embeddings that start at zero on purpose, such as the second one of word2vec."""
     repeated: dict[str, str] = field(default_factory=dict)
-    """Members of a list with weights that are the same module as an earlier one, which is named."""
+    """Members of a list with weights that are the same module as an earlier member, with its name."""
     straight: tuple[str, ...] = ()
     """Activations that change nothing: a leaky slope of 1."""
     norm_eps: dict[str, float] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class WeightFacts:
 
 
 def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
-    """Return path, module, name and values of every matrix that is initialized at random, tied matrices once."""
+    """Yield path, module, name and values of every matrix that is initialized at random; tied matrices once."""
     seen: set[int] = set()
     for path, module in model.named_modules():
         if isinstance(module, _RANDOM):
@@ -78,7 +78,7 @@ def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tenso
 
 
 def following(model: nn.Module) -> frozenset[str]:
-    """Return frozen modules with the weights of one that learns, or their running average: teachers, target networks.
+    """Return frozen modules with the weights of a trained one, or their running average: teachers, target networks.
 
     >>> student, teacher = nn.Linear(8, 8), nn.Linear(8, 8).requires_grad_(False)
     >>> _ = teacher.load_state_dict(student.state_dict())
@@ -130,7 +130,7 @@ def weight_facts(model: nn.Module) -> WeightFacts:
 
 
 def _repeated(model: nn.Module) -> dict[str, str]:
-    """Return members of one list or sequence that are one module; modules shared elsewhere are intended."""
+    """Return members of one list or sequence that are the same module; modules shared elsewhere are intended."""
     first: dict[tuple[str, int], str] = {}
     repeated = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -142,7 +142,7 @@ def _repeated(model: nn.Module) -> dict[str, str]:
 
 
 def _is_shifted(norm: nn.Module) -> bool:
-    """Return whether the outputs of most units are below zero by more than two deviations."""
+    """Return whether the outputs of most units are negative by more than two standard deviations."""
     weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
     if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
         return False
@@ -153,7 +153,7 @@ _Weights = list[tuple[str, nn.Module, str, Tensor]]
 
 
 def _clones(weights: _Weights) -> dict[str, str]:
-    """Return modules whose weights are bitwise those of an earlier one; frozen copies do not count."""
+    """Return modules whose weights are bitwise equal to those of an earlier one; frozen copies do not count."""
     alike: dict[tuple[object, ...], list[tuple[str, Tensor]]] = defaultdict(list)
     clones: dict[str, str] = {}
     for path, _, name, values in weights:
@@ -170,7 +170,7 @@ def _clones(weights: _Weights) -> dict[str, str]:
 
 
 def _symmetric(weights: _Weights) -> dict[str, float]:
-    """Return layers with few distinct units, but not depthwise layers, whose units see different inputs, nor zeros."""
+    """Return layers with few distinct units, except zeros and depthwise layers, whose units see different inputs."""
     symmetric = {}
     for path, module, _, values in weights:
         if not is_weight_layer(module) or getattr(module, "groups", 1) > 1 or len(values) < 2:
@@ -186,7 +186,7 @@ def _symmetric(weights: _Weights) -> dict[str, float]:
 
 
 def _odd(weights: _Weights) -> dict[str, float]:
-    """Return layers whose deviation differs from that of all others of their name and shape, which agree."""
+    """Return layers whose standard deviation differs from all peers of their name and shape, if these agree."""
     peers: dict[tuple[object, ...], list[tuple[str, float]]] = defaultdict(list)
     for path, module, name, values in weights:
         if is_weight_layer(module) and values.numel() >= _LEAST_VALUES:

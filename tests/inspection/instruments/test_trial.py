@@ -103,7 +103,7 @@ def test_frozen_and_detached_networks_stay_below_a_readout(faulty):
 
 def test_a_loss_that_stays_is_not_trained_at_other_rates(faulty):
     trial = faulty["softmax over one unit"]
-    assert trial.not_done["rates"] == "the loss does not change whatever the last weights give"
+    assert trial.not_done["rates"] == "the loss does not change with the outputs of the last weights"
     assert trial.rates == ()
 
 

@@ -19,7 +19,7 @@ _SYNONYMS = dict.fromkeys(("nan", "nans", "inf", "infinite", "infinity"), "not-f
 
 
 def checks(select: str | Iterable[str] | None = None) -> tuple[Check, ...]:
-    """All checks by code, or those that ``select`` names: codes, prefixes such as ``IS2``, or names.
+    """Return all checks by code, or those that ``select`` names: codes, prefixes such as ``IS2``, or names.
 
     Parameters
     ----------
@@ -63,19 +63,19 @@ def refuse_unknown(wanted: str | Iterable[str], option: str, *, levels: bool = F
 
 
 def _names(wanted: str | Iterable[str], item: Check) -> bool:
-    """Whether a list names a check."""
+    """Return whether the code, prefix or name of a check is in a list."""
     return any(item.matches(word) for word in _words(wanted))
 
 
 def selected(select: str | Iterable[str] | None, ignore: str | Iterable[str] | None) -> tuple[Check, ...]:
-    """The checks to run: those of ``select``, or all, without those of ``ignore``."""
+    """Return the checks to run: those of ``select``, or all, except those of ``ignore``."""
     if ignore is not None:
         refuse_unknown(ignore, "ignore")
     return tuple(item for item in checks(select) if ignore is None or not _names(ignore, item))
 
 
 def failing(findings: Iterable[Finding], wanted: str, option: str = "fail-on") -> list[Finding]:
-    """The findings that ``wanted`` names: a level and worse ones, codes, prefixes or names, joined by commas.
+    """Return the findings that match ``wanted``: a level or a worse one, codes, prefixes or names, joined by commas.
 
     >>> failing([], "error")
     []
@@ -88,7 +88,7 @@ def failing(findings: Iterable[Finding], wanted: str, option: str = "fail-on") -
 
 
 def reinitialized(finding: Finding) -> bool:
-    """Whether other initial weights, or another width or depth, can fix a finding."""
+    """Return whether other initial weights, or another width or depth, can fix a finding."""
     return finding.code in {item.code for item in ALL if item.reinitialize}
 
 
@@ -127,9 +127,9 @@ class Thresholds(Result):
         return f"Thresholds({', '.join(f'{name}={value:g}' for name, value in self._limits.items())})"
 
     def of(self, item: Check) -> float:
-        """The threshold of a check."""
+        """Return the threshold of a check."""
         return self._limits.get(item.option, item.threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """Name → threshold."""
+        """Return the thresholds by name."""
         return dict(self._limits)

@@ -8,13 +8,13 @@ from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
 
 _TINY_INPUT = 1e-3
-"""Root mean square below which inputs are lost next to biases."""
+"""Root mean square below which inputs are too small in comparison with the biases."""
 _AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
-"""Share of the real targets' fall from which on permuted ones are as easy, and the least samples to say so."""
+"""Ratio of the falls of the loss (permuted over real targets) from which both count as easy, and fewest samples."""
 _RELATED = 2.0
-"""Standard deviations of permutation tests by which targets have to do with inputs more than by chance."""
+"""Permutation tests: standard deviations from which targets depend on the inputs more than by chance."""
 _WIDE = 5.0
-"""Degrees between samples at the first weights from which on an offset of the inputs is made up for."""
+"""Angle between samples at the first weights, in degrees, from which an offset of the inputs is corrected for."""
 _STANDARDIZE = "data = (data - data.mean()) / data.std()"
 _BY_COLUMN = "data = (data - data.mean(0)) / (data.std(0) + 1e-6)"
 
@@ -38,9 +38,9 @@ def _input_scale(evidence: Evidence, threshold: float) -> Hit | None:
         return Hit(evidence.start, size, threshold=bound, fix=_BY_COLUMN if _is_uneven(evidence, threshold) else None)
     rows = evidence.seen.rows
     inputs = [index for index, row in enumerate(rows) if row.role == "input" and row.shape]
-    for index, own in zip(inputs, data.sizes, strict=False):
-        if own > threshold and any(row.role == "weights" and index in row.reads for row in rows):
-            return Hit(index, own, fix="")
+    for index, scale in zip(inputs, data.sizes, strict=False):
+        if scale > threshold and any(row.role == "weights" and index in row.reads for row in rows):
+            return Hit(index, scale, fix="")
     return None
 
 

@@ -15,16 +15,16 @@ from initscope.inspection.finding import Level
 __all__ = ["ALL", "Check", "Hit", "check", "first_above", "first_below"]
 
 ALL: list[Check] = []
-"""Every check that was declared; a family adds its own when it is imported."""
+"""All declared checks. A family adds its checks when it is imported."""
 
 
 @dataclass(frozen=True)
 class Hit:
     """Where a check matches.
 
-    ``row`` is the first op, ``value`` the worst value; ``layer`` names what has no op of its own: a module that is
-    not called, or a parameter. ``layers`` are all modules and parameters that it is about. ``level``, ``threshold``
-    and ``fix`` replace those of the check. ``facts`` fill the message and become the finding's evidence.
+    ``row`` is the first op and ``value`` the worst value. ``layer`` names a module or parameter that has no op of its
+    own, such as a module that is never called. ``layers`` are all modules and parameters concerned. ``level``,
+    ``threshold`` and ``fix`` replace those of the check. ``facts`` fill the message and become the finding's evidence.
     """
 
     row: int
@@ -39,40 +39,40 @@ class Hit:
 
 @dataclass(frozen=True)
 class Check:
-    """One finding: its code and name, when it is given, what it says and what to do.
+    """One finding: its code and name, the condition for it, its message and its fix.
 
     Attributes
     ----------
     code, name : str
         ``IS103`` and ``collapse``.
     level, learning, stuck : "error", "warning" or "info"
-        The level; the level if the trial learns as well as it can; the level if the trial does not learn.
+        The level without a trial, the level if the trial learns well, and the level if the trial does not learn.
     test : callable
         ``test(evidence, threshold)`` returns a `Hit`, or None.
     message : str
-        A template; ``{at}`` is the layer, ``{value}`` and ``{threshold}`` the numbers, the rest facts of the hit.
+        A template: ``{at}`` is the layer, ``{value}`` and ``{threshold}`` are numbers, others are facts of the hit.
     why, advice : str
         Why it matters, and what to do, each a sentence without a full stop.
     reads : tuple of str
-        Instruments without which it cannot run (`Evidence.missing`).
+        Instruments that the check needs; without them it does not run (`Evidence.missing`).
     threshold : float
-        Beyond which it matches.
+        The bound beyond which the check matches.
     unit : str
-        What the threshold is compared with; empty where there is none to set.
+        The quantity that the threshold bounds; empty if the check has no threshold to set.
     fix : str
-        A line to type, ``{layer}`` is the module that was found.
+        A line of code; ``{layer}`` is the module of the finding.
     references : tuple of str
         Where to read more.
     follows : tuple of str
-        Codes or prefixes of the checks that explain this one where they match at or upstream of it.
+        Codes or prefixes of checks that explain this one if they match at the same row or upstream of it.
     local : tuple of str
-        Those of ``follows`` that explain this one only where they are about a layer that it is about.
+        Those of ``follows`` that explain this one only if both are about the same layer.
     reinitialize : bool
-        Whether other initial weights, or another width or depth, can fix it.
+        Whether other initial weights, or another width or depth, can fix the finding.
     on_constant_data : bool
-        Whether it says anything about samples that are all equal.
+        Whether the check runs if all samples are equal.
     needs_norms : bool
-        Whether it means nothing while batch norms have seen no data.
+        Whether the check is meaningless as long as batch norms have seen no data.
     """
 
     code: str
@@ -97,16 +97,16 @@ class Check:
 
     @property
     def option(self) -> str:
-        """Its name in `Thresholds`."""
+        """The name of the check in `Thresholds`."""
         return self.name.replace("-", "_")
 
     @property
     def summary(self) -> str:
-        """What it checks, in one line."""
+        """What the check looks for, in one line."""
         return (self.test.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
     def matches(self, wanted: str) -> bool:
-        """Whether ``wanted`` is its code, a prefix of it, or its name."""
+        """Return whether ``wanted`` is the code of this check, a prefix of the code, or its name."""
         return wanted == self.name or self.code.startswith(wanted.upper())
 
 
@@ -124,12 +124,12 @@ def check(code: str, name: str, level: Level, **declared: Any) -> Callable[[_Tes
 
 
 def first_below(values: Floats, threshold: float, level: Level | None = None) -> Hit | None:
-    """The first row below the threshold, with the least value of all rows."""
+    """Return the first row below the threshold, with the lowest value of all rows."""
     beyond = np.flatnonzero(values < threshold)
     return Hit(int(beyond[0]), float(np.nanmin(values)), level=level, threshold=threshold) if len(beyond) else None
 
 
 def first_above(values: Floats, threshold: float, level: Level | None = None) -> Hit | None:
-    """The first row above the threshold, with the largest value of all rows."""
+    """Return the first row above the threshold, with the highest value of all rows."""
     beyond = np.flatnonzero(values > threshold)
     return Hit(int(beyond[0]), float(np.nanmax(values)), level=level, threshold=threshold) if len(beyond) else None

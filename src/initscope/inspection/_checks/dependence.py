@@ -9,18 +9,18 @@ from initscope.inspection.evidence import Evidence
 from initscope.inspection.finding import Level
 
 _NEVER_MIXING = ("movement", "recurrent", "attention")
-"""Roles of ops of one value that keep samples separate if they are used as meant."""
+"""Roles of ops that act on single values, and so keep samples separate if they are used as intended."""
 _MOST = 0.5
-"""Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
+"""Share of the weights up to which frozen ones are reported as a mistake: fine-tuning freezes most weights."""
 _NEEDED = 4.0
-"""Standard deviations by which the targets of neighbors agree more than by chance if they depend on the inputs."""
+"""Standard deviations from which neighbors have similar targets, so that the targets depend on the inputs."""
 _UNRELATED = 2.0
 """Standard deviations below which inputs and targets may be unrelated."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
 
 
 def _listed(paths: tuple[str, ...]) -> dict[str, str]:
-    """The fact ``more``: how many further modules there are."""
+    """Return the fact ``more``: the number of further modules."""
     return {"more": f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""}
 
 
@@ -31,7 +31,7 @@ def _listed(paths: tuple[str, ...]) -> dict[str, str]:
     advice="check which axis holds the samples there (batch_first=True, dim=1, permute before reshape)",
 )  # fmt: skip
 def _samples_mixed(evidence: Evidence, _: float) -> Hit | None:
-    """In evaluation mode outputs change with other samples, by an op that keeps them separate, or are all the same."""
+    """In evaluation mode, an op mixes samples that it should keep separate, or outputs of all samples are equal."""
     return _mixed(evidence, by_statistics=False)
 
 
@@ -41,7 +41,7 @@ def _samples_mixed(evidence: Evidence, _: float) -> Hit | None:
     why="results then depend on the batch that a sample is evaluated in",
 )  # fmt: skip
 def _batch_statistics(evidence: Evidence, _: float) -> Hit | None:
-    """In evaluation mode the output of a sample changes with others through statistics of the batch."""
+    """In evaluation mode, the output of a sample depends on other samples through statistics of the batch."""
     return _mixed(evidence, by_statistics=True)
 
 
@@ -51,7 +51,7 @@ def _mixed(evidence: Evidence, by_statistics: bool) -> Hit | None:
         return None
     row = evidence.seen.rows[dependence.mixed]
     alone = len(row.reads) == 1 or row.traits.attention == "fused"
-    moved = dependence.constant or (dependence.apart and row.role in _NEVER_MIXING and alone)
+    moved = dependence.constant or (dependence.separate and row.role in _NEVER_MIXING and alone)
     return None if moved is by_statistics else Hit(dependence.mixed)
 
 
@@ -64,17 +64,17 @@ def _mixed(evidence: Evidence, by_statistics: bool) -> Hit | None:
 )  # fmt: skip
 def _future_tokens(evidence: Evidence, _: float) -> Hit | None:
     """Outputs at a position change with the next token, where the targets are the inputs shifted by one."""
-    return None if evidence.depends.told is None else Hit(evidence.depends.told)
+    return None if evidence.depends.sees_next is None else Hit(evidence.depends.sees_next)
 
 
 @check(
     "IS304", "unshifted-targets", "error", reads=("dependence", "targets", "parameters"),
-    message="Each position is asked for the token that it reads: the targets are not shifted by one.",
+    message="The target at each position is the token that the model reads there: the targets are not shifted by one.",
     why="copying the input solves the task, and nothing is learned about the next token",
     advice="compare output[:, :-1] with targets[:, 1:]",
 )  # fmt: skip
 def _unshifted_targets(evidence: Evidence, _: float) -> Hit | None:
-    """The loss asks each position of a sequence for the token that stands there."""
+    """The target at each position of a sequence is the input token at the same position."""
     asked = evidence.depends.forwards and evidence.facts.reading.own_tokens
     return Hit(evidence.signal.output) if asked else None
 
@@ -87,7 +87,7 @@ def _unshifted_targets(evidence: Evidence, _: float) -> Hit | None:
     references=("Vaswani et al. 2017, section 3.5",),
 )  # fmt: skip
 def _order_ignored(evidence: Evidence, _: float) -> Hit | None:
-    """A model of tokens that attends gives the same output for tokens in another order."""
+    """A model with attention over tokens gives the same output if the tokens are in another order."""
     return Hit(evidence.start) if evidence.depends.orderless else None
 
 
@@ -125,7 +125,7 @@ def _constant_output(evidence: Evidence, _: float) -> Hit | None:
     advice="call model.requires_grad_(True)", fix="model.requires_grad_(True)",
 )  # fmt: skip
 def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
-    """No parameter requires a gradient; without a known loss a warning, as the model may be meant to stay frozen."""
+    """No parameter requires a gradient. Without a known loss this is a warning: the model may be frozen on purpose."""
     step = evidence.step
     if step.frozen_share < 1 or not step.frozen:
         return None
@@ -141,7 +141,7 @@ def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
     fix="{unfreeze}",
 )  # fmt: skip
 def _frozen_layers(evidence: Evidence, _: float) -> Hit | None:
-    """Some layers require no gradient while others do; copies of layers that learn are meant."""
+    """Some layers require no gradient while others do. Frozen copies of trained layers are intended."""
     step = evidence.step
     if not step.frozen or step.frozen_share == 1 or (step.frozen_share >= _MOST and not evidence.frozen_random):
         return None
@@ -158,7 +158,7 @@ def _frozen_layers(evidence: Evidence, _: float) -> Hit | None:
     advice="hold layers in nn.ModuleList or nn.ModuleDict, and weights in nn.Parameter",
 )  # fmt: skip
 def _unregistered_weights(evidence: Evidence, _: float) -> Hit | None:
-    """The loss depends on weights that are not registered: layers in a plain list or dict."""
+    """The loss depends on weights that are not registered, for example layers in a plain list or dict."""
     held = evidence.step.unregistered
     if not held:
         return None
@@ -171,16 +171,16 @@ def _unregistered_weights(evidence: Evidence, _: float) -> Hit | None:
 @check(
     "IS311", "layers-made-in-forward", "error", reads=("parameters",),
     message="forward creates new layers in every call ({at}): their weights are random each time.",
-    why="no optimizer sees these weights, and nothing that they learn is kept",
+    why="no optimizer updates these weights, and nothing that they learn lasts",
     advice="create the layers in __init__",
 )  # fmt: skip
 def _layers_made_in_forward(evidence: Evidence, _: float) -> Hit | None:
-    """The loss depends on parameters that nothing in the model holds."""
-    if not evidence.step.made_anew:
+    """The loss depends on parameters that the model does not contain."""
+    if not evidence.step.created_in_forward:
         return None
     rows = evidence.seen.rows
     calls = (index for index, row in enumerate(rows) if row.role == "weights" and not row.traits.weight_names)
-    return Hit(next(calls, evidence.signal.output), float(evidence.step.made_anew))
+    return Hit(next(calls, evidence.signal.output), float(evidence.step.created_in_forward))
 
 
 @check(
@@ -190,7 +190,7 @@ def _layers_made_in_forward(evidence: Evidence, _: float) -> Hit | None:
     advice="remove the detach, torch.no_grad or .data between this layer and the loss, unless it is meant",
 )  # fmt: skip
 def _detached(evidence: Evidence, _: float) -> Hit | None:
-    """The loss does not reach weights that the output depends on; straight-through estimators are meant."""
+    """The loss does not reach weights that the output depends on. Straight-through estimators do not count."""
     cut = evidence.step.detached
     if not cut:
         return None
@@ -204,7 +204,7 @@ def _detached(evidence: Evidence, _: float) -> Hit | None:
     advice="call it in forward, or delete it",
 )  # fmt: skip
 def _unused_layer(evidence: Evidence, _: float) -> Hit | None:
-    """A layer with weights is never called; in evaluation mode that is information."""
+    """A layer with weights is never called. In evaluation mode this is information."""
     unused, level = evidence.step.unused, "info" if evidence.seen.mode == "eval" else None
     if not unused:
         return None
@@ -230,11 +230,11 @@ def _repeated_norm(evidence: Evidence, _: float) -> Hit | None:
 @check(
     "IS315", "outside-loss", "warning", reads=("parameters",), **_STRUCTURAL,
     message="{at} runs, but nothing in {what} depends on it{more}.",
-    why="a result that nothing reads was probably overwritten, or forgotten; another loss may read other outputs",
+    why="the result was probably overwritten or forgotten; another loss may use other outputs",
     advice="check that forward uses what this layer returns",
 )  # fmt: skip
 def _outside_loss(evidence: Evidence, _: float) -> Hit | None:
-    """Weights run, but the loss does not depend on them: information where another output does."""
+    """A layer with weights runs, but the loss does not depend on it. If another output does, this is information."""
     dropped, level = evidence.step.dropped, None if evidence.step.dropped else "info"
     layers = dropped or evidence.step.aside
     if not layers:
@@ -259,15 +259,15 @@ def _masked_diagonal(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS317", "softmax-axis", "error", learning="info",
-    message="The attention weights at {at} do not sum to 1 over the keys: the softmax runs over another axis.",
-    why="the values are then not averaged but added up or mixed between queries",
-    advice="take the softmax over the axis of the keys, dim=-1 for scores [queries, keys]",
+    message="The attention weights at {at} do not sum to 1 over the keys: the softmax runs over the wrong axis.",
+    why="the values are then not averaged, but added up or mixed between queries",
+    advice="take the softmax over the axis of the keys: dim=-1 if the scores have the shape [queries, keys]",
 )  # fmt: skip
 def _softmax_axis(evidence: Evidence, _: float) -> Hit | None:
     """The weights of an attention do not sum to 1 over the keys."""
     rows, origin = evidence.seen.rows, evidence.signal.origin
     products = [row.reads[0] for row in rows if row.traits.product and row.reads]
-    permuted = [origin(index) for index in products if rows[index].traits.permutes_axes]  # sums are of another axis
+    permuted = [origin(index) for index in products if rows[index].traits.permutes_axes]  # sums run over another axis
     sums = evidence.attention_sums.copy()
     sums[permuted] = np.nan
     wrong = np.flatnonzero(sums > 1 + 1e-2)
@@ -276,13 +276,13 @@ def _softmax_axis(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS318", "stuck-zeros", "error", reads=("parameters",),
-    message="{at} and what multiplies it are zero, so that neither gets a gradient in any step.",
+    message="{at} and the factor that multiplies it are both zero, so neither ever gets a gradient.",
     why="the product of two zeros has zero slope in both factors",
     advice="initialize one of the two factors at random",
     fix='torch.nn.init.normal_(model.get_parameter("{layer}"), std=0.02)', reinitialize=True,
 )  # fmt: skip
 def _stuck_zeros(evidence: Evidence, _: float) -> Hit | None:
-    """Matrices of zeros that get no gradient in five steps, as what multiplies them is zero too."""
+    """A matrix of zeros gets no gradient in five steps, because the factor that multiplies it is zero too."""
     stuck = evidence.step.stuck
     if not stuck:
         return None
@@ -298,9 +298,9 @@ def _stuck_zeros(evidence: Evidence, _: float) -> Hit | None:
     advice="check which steps, channels or pixels are read: output[:, -1] instead of output[:, 0], the stride, slices",
 )  # fmt: skip
 def _input_ignored(evidence: Evidence, threshold: float) -> Hit | None:
-    """A part of the input has no effect on the output: an error if the targets depend on that part alone.
+    """A part of the input has no effect on the output: an error if only that part determines the targets.
 
-    Where the model learns, and nothing shows that the targets need the rest, it is information.
+    If the model learns, and no test shows that the targets depend on the unused part, it is information.
     """
     dependence = evidence.depends
     if not dependence.ignored > threshold:
@@ -308,6 +308,6 @@ def _input_ignored(evidence: Evidence, threshold: float) -> Hit | None:
     relation, used = dependence.ignored_relation or 0.0, dependence.used_relation or 0.0
     needed = relation > _NEEDED and used < _UNRELATED
     level = "error" if needed else "info" if evidence.harm == "none" else None
-    why = ", and the targets depend on these and not on the others" if needed else ""
+    why = ", and the targets depend on these values and not on the others" if needed else ""
     facts = {"percent": 100 * dependence.ignored, "why": why, "relation": relation, "used_relation": used}
     return Hit(evidence.start, dependence.ignored, level=level, facts=facts)  # type: ignore[arg-type]

@@ -9,38 +9,38 @@ from initscope.inspection.evidence import Evidence
 from initscope.inspection.finding import Level
 
 _HEAD_GAIN = 4.0
-"""Scale of the logits over that of what the head reads, beyond which the head makes them too large."""
+"""Scale of the logits, over that of the inputs of the head, from which the head makes the logits too large."""
 _HOPELESS = 100.0
-"""Times the threshold of the initial loss beyond which it is an error whatever makes the logits large."""
+"""Multiple of the threshold of the initial loss from which it is an error, whatever makes the logits large."""
 
 _WITHOUT_BOUND, _NEGATIVE = -100.0, 0.05
-"""Loss of free outputs below which they have no bound, and how far below 0 a loss is taken for a negative one."""
+"""Loss of free outputs below which it counts as unbounded, and the distance below 0 at which it counts as negative."""
 _NONE = 0.01
-"""Share of a constant prediction's loss that outputs have to gain."""
+"""Share of the loss of a constant prediction by which other outputs must be better."""
 _ALL = 0.99
-"""Share of outputs without a gradient that counts as all of them."""
+"""Share of outputs without a gradient from which all outputs count as such."""
 _OUTSIDE = 0.02
-"""Share of targets outside of the range of the outputs that explains a negative loss."""
+"""Share of targets outside of the output range from which this explains a negative loss."""
 _SMALL_FLOOR = 0.2
-"""Share of the way from the best constant prediction to free outputs up to which a floor has to be shown to hurt."""
+"""Share of the way from the best constant prediction to free outputs up to which a floor must be shown to harm."""
 _MOST_TARGETS, _FEWEST_TARGETS = 0.5, 4
-"""Share of the targets from which on they are compared with other outputs, and how many have to be changed."""
+"""Share of the targets that must be compared with wrong outputs, and the fewest targets to change."""
 _SOFTMAX = "a softmax over one value is 1 whatever the value: for two classes use a sigmoid, or two outputs"
 
 
 @check(
     "IS201", "loss-floor", "error", reads=("head",), follows=("IS204", "IS209"), stuck="error",
     message="The lowest loss that the outputs of {at} can reach is {value:.3g}; free outputs reach {free:.3g}{why}.",
-    why="no training of the layers before can bring the loss below this floor",
+    why="no training of the layers before it can bring the loss below this floor",
     advice="{advice}", fix="{remove}",
 )  # fmt: skip
 def _loss_floor(evidence: Evidence, _: float) -> Hit | None:
-    """No value of the last layer's outputs reaches a low loss: an op after them limits what the loss gets."""
+    """The outputs of the last layer cannot reach a low loss, because an op after it limits them."""
     head, row = evidence.head, evidence.limiting_op
     if head.outcome != "floor" or head.broadcast or evidence.flat_outputs:
         return None
     traits, why = evidence.seen.rows[row].traits, ""
-    advice = "remove what limits the outputs after the last layer, or use a loss that suits them"
+    advice = "remove what limits the outputs after the last layer, or use a loss that fits them"
     if head.targets_outside and head.output_range is not None:
         low, high = head.output_range
         why = (
@@ -66,7 +66,7 @@ def _loss_floor(evidence: Evidence, _: float) -> Hit | None:
     "of a log_softmax; binary cross-entropy takes targets from 0 to 1",
 )  # fmt: skip
 def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
-    """The loss has no lower bound over the outputs of the last layer, or only their range bounds it below 0."""
+    """The loss has no lower bound over the outputs of the last layer, or only their range bounds it, below 0."""
     head, row = evidence.head, evidence.limiting_op
     if head.outcome == "unbounded":
         return Hit(
@@ -126,7 +126,7 @@ def _loss_stuck(evidence: Evidence, _: float) -> Hit | None:
     advice="give both the same shape: squeeze(1) or unsqueeze(1)",
 )  # fmt: skip
 def _loss_broadcast(evidence: Evidence, _: float) -> Hit | None:
-    """Outputs and targets have the same number of values in different shapes, and the loss broadcasts them."""
+    """Outputs and targets have the same number of values but different shapes, and the loss broadcasts them."""
     head = evidence.head
     return Hit(evidence.signal.output, head.reached, facts={"paired": head.paired}) if head.broadcast else None
 
@@ -138,7 +138,7 @@ def _loss_broadcast(evidence: Evidence, _: float) -> Hit | None:
     advice="check what the loss takes for targets: class indices or one-hot rows, and their shape",
 )  # fmt: skip
 def _constant_best(evidence: Evidence, _: float) -> Hit | None:
-    """The best constant prediction is as good as any outputs, though targets vary."""
+    """The best constant prediction is as good as any outputs, although the targets vary."""
     head, output = evidence.head, evidence.signal.output
     if head.outcome != "reaches" or head.constant is None or head.reached is None or head.start is None:
         return None
@@ -149,13 +149,13 @@ def _constant_best(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS212", "targets-elsewhere", "error", reads=("pairing",), follows=("IS204", "IS207", "IS605"),
-    message="The loss compares {percent:.0f} % of the targets with the outputs of other {what} than their own.",
-    why="what a target belongs to has then nothing to do with the inputs, so that it can only be memorized",
+    message="The loss compares {percent:.0f} % of the targets with the outputs of other {what}.",
+    why="the targets then belong to other inputs, so the model can only memorize them",
     advice="check how outputs and targets are reshaped before the loss: transpose or permute an axis before view or "
     "reshape, and do not roll or sort one of the two",
 )  # fmt: skip
 def _targets_elsewhere(evidence: Evidence, _: float) -> Hit | None:
-    """Other values of single targets change the loss at outputs of other samples or positions, not at their own."""
+    """Changing single targets changes the loss at outputs of other samples or positions, but not at their own."""
     pairing = evidence.pairing
     for what, share in (("samples", pairing.other_samples), ("positions", pairing.other_positions)):
         if pairing.probed >= _FEWEST_TARGETS and share > _MOST_TARGETS:
@@ -165,14 +165,14 @@ def _targets_elsewhere(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS213", "neglected-outputs", "error", reads=("trial",), follows=("IS204", "IS212"),
-    message="The loss hardly depends on {what} of the outputs: the trial does not learn {them}, and does with equal "
-    "weights.",
-    why="errors of a column count by its scale and weight: the largest column decides every step",
+    message="The loss hardly depends on {what} of the outputs: the trial does not learn {them}, but learns {them} with "
+    "equal weights.",
+    why="the errors of a column count by its scale and its weight, so the largest column decides every step",
     advice="standardize each column of the targets, or give the terms of the loss weights of the same size",
     fix="targets = (targets - targets.mean(0)) / targets.std(0)",
 )  # fmt: skip
 def _neglected_outputs(evidence: Evidence, _: float) -> Hit | None:
-    """Columns of the outputs weigh less than a thousandth of another one, and are learned only with equal weights."""
+    """Output columns have less than a thousandth of the weight of another, and are learned only with equal weights."""
     columns = evidence.trial.neglected
     if not columns:
         return None
@@ -185,9 +185,9 @@ def _neglected_outputs(evidence: Evidence, _: float) -> Hit | None:
 @check(
     "IS205", "step-fails", "error",
     message="One step of training raises: {error}",
-    why="what raises in the first step never trains",
+    why="a model that raises in its first step never trains",
     advice="run loss(model(inputs), targets).backward() on a few samples: check shapes, that classes count from 0 to "
-    "the number of outputs less 1, and that nothing is overwritten in place which a gradient needs",
+    "the number of outputs minus 1, and that no tensor which a gradient needs is overwritten in place",
 )  # fmt: skip
 def _step_fails(evidence: Evidence, _: float) -> Hit | None:
     """Forward, loss or backward on a few samples raises; without a loss that is information."""
@@ -222,12 +222,12 @@ def _initial_loss(evidence: Evidence, threshold: float) -> Hit | None:
 
 @check(
     "IS207", "class-axis", "error", reads=("parameters", "loss"),
-    message="The loss takes the second axis of the output for the classes, and {at} has them on the last one.",
+    message="The loss takes the second axis of the output as the classes, but {at} has the classes on the last axis.",
     why="PyTorch's losses expect the classes on the second axis",
     advice="call output.transpose(1, 2) before the loss",
 )  # fmt: skip
 def _class_axis(evidence: Evidence, _: float) -> Hit | None:
-    """The loss takes the classes from another axis than the last layer's, and both are equally long."""
+    """The loss takes the classes from another axis than the last layer does, and both axes have the same length."""
     output = evidence.signal.output
     last = evidence.seen.rows[output].traits.unit_axis == -1
     return Hit(output) if evidence.facts.reading.second_axis and last else None
@@ -235,8 +235,8 @@ def _class_axis(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS208", "probability-output", "warning",
-    message="The outputs of {at} are probabilities. Losses that take logits, such as cross_entropy, have a floor then.",
-    why="cross_entropy and binary_cross_entropy_with_logits apply a softmax or sigmoid of their own",
+    message="The outputs of {at} are probabilities. With them, losses that take logits, such as cross_entropy, stay "
+    "above a floor.", why="cross_entropy and binary_cross_entropy_with_logits apply a softmax or sigmoid themselves",
     advice="return logits and use cross_entropy, or use nll_loss of the logarithm, or binary_cross_entropy; pass loss= "
     "to be sure", fix="{remove}",
 )  # fmt: skip

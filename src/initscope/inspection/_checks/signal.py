@@ -12,15 +12,15 @@ from initscope.inspection.evidence import Evidence
 __all__ = ["collapsed_rows", "dead_rows"]
 
 _FEW_DIRECTIONS = 0.05
-"""Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
+"""Effective rank, as a share of the possible directions beyond the first, below which outputs lie near a line."""
 _ALONE, _NEAR = 0.01, 0.1
-"""Shares of the threshold of collapse below which it is an error, and a warning, at any rank."""
+"""Shares of the threshold of collapse below which it is an error, or a warning, whatever the rank is."""
 _SMALL = 1e-3
-"""Scale per unit over the input's below which the signal is worth a warning."""
+"""Scale per unit, over that of the input, below which vanishing is a warning."""
 _CHANCE = 2.0
-"""Standard errors by which the share of dead units has to exceed its threshold: of few units many die by chance."""
+"""Standard errors by which the share of dead units must exceed its threshold: among few units many die by chance."""
 _SIGNAL = {"learning": "warning", "reinitialize": True, "needs_norms": True, "on_constant_data": False}
-_RESAMPLE = "initscope.initializers.{law}(model)"
+_RESAMPLE = "initscope.initializers.{initializer}(model)"
 _PRESERVE = "initscope.initializers.{keeping}(model)"
 
 
@@ -33,7 +33,7 @@ _PRESERVE = "initscope.initializers.{keeping}(model)"
     reinitialize=True,
 )  # fmt: skip
 def _not_finite(evidence: Evidence, _: float) -> Hit | None:
-    """NaN or infinity that reaches the output; what is masked on the way, as before a softmax, does no harm."""
+    """NaN or infinity reaches the output. Values that are masked on the way, as before a softmax, do not count."""
     seen = evidence.seen
     shaped = np.array([bool(row.shape) for row in seen.rows])
     nan = shaped & np.isnan(seen.norm_ratio[:, evidence.varied]).any(axis=1)
@@ -68,7 +68,7 @@ def _gradient_not_finite(evidence: Evidence, _: float) -> Hit | None:
     follows=("IS101", "IS804", "IS112", "IS604", "IS105", "IS109"), **_SIGNAL,
 )  # fmt: skip
 def _collapse(evidence: Evidence, threshold: float) -> Hit | None:
-    """Samples become parallel: the angle ratio falls below 0.1 with the rank lost, or below 0.001 at any rank."""
+    """Samples become parallel: the angle ratio is below 0.1 and the rank is lost, or it is below 0.001 at any rank."""
     for alone, level in ((_ALONE, None), (_NEAR, "warning")):
         below = np.flatnonzero(collapsed_rows(evidence, threshold, alone))
         if len(below):
@@ -79,16 +79,16 @@ def _collapse(evidence: Evidence, threshold: float) -> Hit | None:
 
 
 def _levels(evidence: Evidence, threshold: float, alone: float) -> Floats:
-    """Below which the angles of each row count as closed."""
+    """Return the angle ratio below which the samples of each row count as indistinguishable."""
     return np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
 
 
 def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) -> npt.NDArray[np.bool_]:
-    """Rows at which samples are indistinguishable, unless angles are back at twice the bound at the end.
+    """Return the rows at which samples are indistinguishable, unless the last angle is above twice the bound.
 
-    Outputs become parallel in two ways. Either their differences lie on a line (deep ReLU stacks): the effective rank
-    falls with the angle. Or one vector is added to all of them, by biases or pooled means: the differences keep their
-    rank, and the network trains well until they are lost in rounding.
+    Outputs become parallel in two ways. First, their differences lie on a line (deep ReLU stacks): the effective rank
+    falls with the angle. Second, biases or pooled means add one vector to all of them: the differences keep their rank,
+    and the network trains well until rounding errors exceed the differences.
     """
     kept = evidence.angle_ratio
     known = kept[np.isfinite(kept)]
@@ -110,16 +110,16 @@ def _expansion(evidence: Evidence, threshold: float) -> Hit | None:
 
 @check(
     "IS105", "vanishing", "error", threshold=1e-6, unit="scale per unit over the input's", fix=_RESAMPLE,
-    message="The signal shrinks to {value:.2g} of the input's scale, below the bound from {at} on.",
-    why="outputs that do not move with the inputs give gradients that are as small",
-    advice="re-initialize with initscope.initializers.{law}, or add normalization",
+    message="The signal shrinks to {value:.2g} times the input's scale; it first falls below the threshold at {at}.",
+    why="outputs that hardly change with the inputs give gradients that are just as small",
+    advice="re-initialize with initscope.initializers.{initializer}, or add normalization",
     references=("He et al. 2015, section 2.2",), follows=("IS101", "IS804", "IS604", "IS109"),
     **_SIGNAL | {"on_constant_data": True},
 )  # fmt: skip
 def _vanishing(evidence: Evidence, threshold: float) -> Hit | None:
     """The scale of the signal falls below 1e-6 of the input's before the last layer (below 1e-3: a warning).
 
-    What a table of zeros multiplies is zero on purpose: the table gets a gradient, and then the rest.
+    A product with an embedding of zeros is intended: the embedding gets a gradient first, then the other weights do.
     """
     sizes = np.where(evidence.hidden & ~evidence.after_zeros, evidence.scales, np.nan)
     return first_below(sizes, threshold) or first_below(sizes, max(threshold, _SMALL), "warning")
@@ -127,9 +127,9 @@ def _vanishing(evidence: Evidence, threshold: float) -> Hit | None:
 
 @check(
     "IS106", "exploding", "error", threshold=1e3, unit="scale per unit over the input's", fix=_RESAMPLE,
-    message="The signal grows to {value:.2g} times the input's scale, above the bound from {at} on.",
+    message="The signal grows to {value:.2g} times the input's scale; it first exceeds the threshold at {at}.",
     why="large outputs give large gradients, and the first steps destroy the weights",
-    advice="re-initialize with initscope.initializers.{law}, add normalization, or scale residual branches down",
+    advice="re-initialize with initscope.initializers.{initializer}, add normalization, or scale branches down",
     references=("He et al. 2015, section 2.2",), follows=("IS101",), **_SIGNAL | {"on_constant_data": True},
 )  # fmt: skip
 def _exploding(evidence: Evidence, threshold: float) -> Hit | None:
@@ -140,13 +140,13 @@ def _exploding(evidence: Evidence, threshold: float) -> Hit | None:
 @check(
     "IS107", "zero-gradient", "error", reads=("gradients",),
     message="The gradient of {at} is exactly zero{share}.",
-    why="the first step leaves a layer without a gradient as it is",
-    advice="re-initialize that layer or revive its dead units; intended where a later layer starts at zero (heads, "
+    why="the first step does not change a layer whose gradient is zero",
+    advice="re-initialize that layer or revive its dead units; intended if a later layer starts at zero (heads, "
     "residual branches)",
     follows=("IS101", "IS811", "IS812", "IS318", "IS809", "IS604", "IS109"), reinitialize=True, on_constant_data=False,
 )  # fmt: skip
 def _zero_gradient(evidence: Evidence, _: float) -> Hit | None:
-    """Gradients that are exactly zero: in all layers an error, in some of them information."""
+    """Gradients are exactly zero: in all layers an error, in some of them information."""
     zero, some = np.flatnonzero(evidence.gradients == 0), bool((evidence.gradients > 0).any())
     if not len(zero):
         return None
@@ -158,18 +158,18 @@ def _zero_gradient(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS108", "gradient-imbalance", "error", threshold=2e3, reads=("gradients",), fix=_RESAMPLE,
-    unit="growth of the gradient over the depth, by its median from block to block",
+    unit="growth of the gradient over the depth, from the median over pairs of blocks",
     message="Gradients {trend} over the depth: {at} gets {ratio:.2g} times the gradient of the last layer.",
-    why="one end of the network hardly moves while the other takes full steps",
-    advice="re-initialize with initscope.initializers.{law}, or add skip connections around every block, or "
+    why="layers with small gradients hardly change while others take full steps",
+    advice="re-initialize with initscope.initializers.{initializer}, or add skip connections around every block, or "
     "normalization before the activation",
     references=("Glorot and Bengio 2010, section 4",), follows=("IS101", "IS804", "IS110"), **_SIGNAL,
 )  # fmt: skip
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Hit | None:
     """Gradients shrink or grow from block to block by more than 2000 times over the whole depth.
 
-    One jump is no trend, nor are widths that alternate: the smaller of the median slope of all pairs of blocks (Theil
-    and Sen) and the median step counts.
+    A single jump is not a trend, and neither are alternating widths. So the check uses the smaller of two numbers: the
+    median slope over all pairs of blocks (Theil and Sen) and the median step.
     """
     passed, blocks = evidence.gradient_by_block
     if len(passed) < 3:
@@ -188,14 +188,14 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Hit | None:
 @check(
     "IS109", "dead-units", "error", threshold=0.5, unit="share of the units that are zero for all samples",
     fix=_RESAMPLE,
-    message="{percent:.0f} % of the units are zero for all samples at worst, above the bound from {at} on.",
-    why="a unit that is zero for all samples has no gradient and stays dead",
-    advice="raise the bias, re-initialize with initscope.initializers.{law}, or use a leaky slope; in a trained "
-    "network the learning rate was too high",
+    message="{percent:.0f} % of the units of the worst layer are zero for all samples; the threshold is first exceeded "
+    "at {at}.", why="a unit that is zero for all samples has no gradient and stays dead",
+    advice="raise the bias, re-initialize with initscope.initializers.{initializer}, or use a leaky slope; in a "
+    "trained network the learning rate was too high",
     references=("Maas et al. 2013, section 2",), follows=("IS101", "IS604"), **_SIGNAL,
 )  # fmt: skip
 def _dead_units(evidence: Evidence, threshold: float) -> Hit | None:
-    """More than half of the units after an activation are zero for all samples, by two standard errors."""
+    """More than half of the units after an activation are zero for all samples, by at least two standard errors."""
     dead_at = np.flatnonzero(dead_rows(evidence, threshold))
     if not len(dead_at):
         return None
@@ -209,7 +209,7 @@ def _dead_units(evidence: Evidence, threshold: float) -> Hit | None:
 
 
 def dead_rows(evidence: Evidence, threshold: float) -> npt.NDArray[np.bool_]:
-    """Rows of which more units are dead than the threshold, and than chance explains."""
+    """Return the rows in which the share of dead units exceeds the threshold by more than chance."""
     activations = np.array([row.role == "activation" for row in evidence.seen.rows])
     judged = evidence.carrying & activations | evidence.main_path & evidence.hidden & ~activations
     margin = _CHANCE * np.sqrt(threshold * (1 - min(1.0, threshold)) / evidence.channels)
@@ -219,7 +219,7 @@ def dead_rows(evidence: Evidence, threshold: float) -> npt.NDArray[np.bool_]:
 @check(
     "IS110", "saturated", "error", threshold=0.75, unit="share of a bounded activation's values at an end of its range",
     message="{percent:.0f} % of the values of {at} lie at the ends of its range.",
-    why="there a bounded activation has less than 2 % of its largest slope and passes hardly any gradient",
+    why="at the ends a bounded activation has less than 2 % of its largest slope and passes hardly any gradient",
     advice="use smaller weights (initscope.initializers.lecun_), scale the data down, or normalize before the "
     "activation",
     fix="initscope.initializers.lecun_(model)", references=("Glorot and Bengio 2010, section 3",),
@@ -242,15 +242,15 @@ def _saturated(evidence: Evidence, threshold: float) -> Hit | None:
     follows=("IS101", "IS103", "IS109", "IS804", "IS112", "IS604"), **_SIGNAL,
 )  # fmt: skip
 def _rank_loss(evidence: Evidence, threshold: float) -> Hit | None:
-    """The effective rank of the outputs falls below 1.5 where the data and the widths allow 20 times more."""
+    """The effective rank of the outputs falls below 1.5, although data and widths allow more than 20 times that."""
     known = (evidence.most_directions > threshold) & (evidence.directions < _FEW_DIRECTIONS)
     return first_below(np.where(known, evidence.ranks, np.nan), threshold)
 
 
 @check(
     "IS112", "token-collapse", "error", threshold=0.004,
-    unit="1 - cosine of the tokens of a sample over the same before the first attention",
-    message="The tokens of a sample become parallel at {at}: their spread falls to {value:.2g} of that at the input.",
+    unit="1 - cosine of the tokens of a sample, over its value before the first attention",
+    message="The tokens of a sample become parallel at {at}: 1 - cosine falls to {value:.2g} times its input value.",
     why="parallel tokens carry the same information, and attention cannot separate them again",
     advice="put the norm before each branch, keep the skip connections, or divide the branches by the root of their "
     "number",
@@ -265,7 +265,7 @@ def _token_collapse(evidence: Evidence, threshold: float) -> Hit | None:
 
 @check(
     "IS113", "attention-peaked", "error", threshold=0.3, unit="entropy of attention weights over that of uniform ones",
-    message="Attention at {at} puts nearly all weight on one key: its entropy is {value:.2g} of the uniform one.",
+    message="Attention at {at} puts nearly all weight on one key: its entropy is {value:.2g} times the uniform one.",
     why="attention of low entropy at initialization makes training unstable",
     advice="divide the scores by the root of the head's size, and initialize queries and keys with Glorot's "
     "distribution",
@@ -273,5 +273,5 @@ def _token_collapse(evidence: Evidence, threshold: float) -> Hit | None:
     on_constant_data=False,
 )  # fmt: skip
 def _attention_peaked(evidence: Evidence, threshold: float) -> Hit | None:
-    """The entropy of attention weights is below 0.3 of the uniform one; uniform weights are fine."""
+    """The entropy of attention weights is below 0.3 times that of uniform weights; uniform weights are fine."""
     return first_below(evidence.attention_entropy, threshold)

@@ -1,4 +1,4 @@
-"""IS8: how ops follow each other: what is missing, doubled or on the wrong axis, whatever the weights are."""
+"""IS8: the order of ops: what is missing, doubled or on the wrong axis, whatever the weights are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
 
 _BENDING = ("activation", "attention", "gate", "recurrent", "other")
-"""Roles that are not linear, or not known to be."""
+"""Roles of ops that are not linear, or may not be."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
 _ALIKE = 0.3
-"""Correlation of neighbors from which on they count as alike."""
+"""Correlation of neighboring values from which they count as similar."""
 _LINEAR = "layers without an activation between them are one linear layer"
 
 
@@ -40,7 +40,7 @@ def _main_path_weights(evidence: Evidence) -> list[int]:
     advice="put an activation between them, or remove one of the two",
 )  # fmt: skip
 def _adjacent_linear(evidence: Evidence, _: float) -> Hit | None:
-    """Two layers follow each other without an activation, and their product has no lower rank than one layer."""
+    """Two layers follow each other without an activation, and neither reduces the rank of their product."""
     rows, mixing, weights = evidence.seen.rows, evidence.weights.mixing, _main_path_weights(evidence)
     for index in weights:
         before = evidence.signal.origin(rows[index].reads[0]) if len(rows[index].reads) == 1 else index
@@ -67,10 +67,10 @@ def _linear_slope(evidence: Evidence, _: float) -> Hit | None:
 @check(
     "IS804", "bottleneck", "warning", **_STRUCTURAL, threshold=1.0, unit="values of a hidden layer per sample, at most",
     message="All of the signal passes through {at}, which has {count}.",
-    why="what passes through one unit lies on a line afterwards", advice="give this layer more units",
+    why="the output of one unit puts all samples on a line", advice="give this layer more units",
 )  # fmt: skip
 def _bottleneck(evidence: Evidence, threshold: float) -> Hit | None:
-    """A hidden layer that everything passes has one unit, although more came in."""
+    """A hidden layer that all of the signal passes through has one unit, although its input has more."""
     signal = evidence.signal
     widths = [(index, signal.units(index)) for index in signal.main_path if index < signal.head]
     narrow = [index for index, units in widths if units <= threshold and evidence.seen.rows[index].role == "weights"]
@@ -102,9 +102,9 @@ def _norm_twice(evidence: Evidence, _: float) -> Hit | None:
     references=("Ba et al. 2016, section 3",),
 )  # fmt: skip
 def _norm_axis(evidence: Evidence, _: float) -> Hit | None:
-    """A LayerNorm runs over transposed values, or a BatchNorm1d over positions whose units lie on the last axis.
+    """A LayerNorm runs over transposed values, or a BatchNorm1d over positions while the units are on the last axis.
 
-    Channels of a convolution lie first and are moved last before a norm: that is as it should be.
+    Convolutions have their channels on the first axis, and moving them to the last axis for a norm is correct.
     """
     rows, kinds = evidence.seen.rows, evidence.signal.norms
     norms = [index for index, kind in kinds.items() if kind in ("layer", "rms") and rows[index].shape]
@@ -127,7 +127,7 @@ def _norm_axis(evidence: Evidence, _: float) -> Hit | None:
 
 
 def _units_last(evidence: Evidence, index: int) -> bool:
-    """Whether a layer that has its units on the last axis made a row, and nothing has moved them since."""
+    """Return whether a row comes from a layer with units on the last axis, and no op has moved the axes since."""
     rows = evidence.seen.rows
     while rows[index].role in ("activation", "bookkeeping", "scaling") and len(rows[index].reads) == 1:
         index = rows[index].reads[0]
@@ -136,7 +136,7 @@ def _units_last(evidence: Evidence, index: int) -> bool:
 
 
 def _units_first(evidence: Evidence, index: int) -> bool:
-    """Whether the units of a row lie on its first axis, as after a convolution."""
+    """Return whether the units of a row are on its first axis, as after a convolution."""
     rows = evidence.seen.rows
     while rows[index].reads and rows[index].role in ("movement", "bookkeeping", "activation", "scaling", "merge"):
         if rows[index].traits.permutes_axes:
@@ -218,7 +218,7 @@ def _softmax_single(evidence: Evidence, _: float) -> Hit | None:
 
 
 def _softmax_reads(evidence: Evidence, index: int) -> bool:
-    """Whether a softmax reads a row as it is."""
+    """Return whether a softmax reads a row without an op in between."""
     rows, origin = evidence.seen.rows, evidence.signal.origin
     return any(row.traits.softmax_axis is not None and origin(row.reads[0]) == index for row in rows if row.reads)
 
@@ -241,14 +241,14 @@ def _rounding(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS813", "axis-order", "warning",
-    message="{kind} at {at} turns {before} into {after} without moving values{why}. Is transpose or permute meant?",
-    why="view and reshape keep the order of values in memory, so that each axis gets parts of all others",
-    advice="use transpose or permute where axes are to change places",
+    message="{kind} at {at} turns {before} into {after} without moving values{why}. Did you mean transpose or permute?",
+    why="view and reshape keep the order of values in memory, so every new axis mixes values of the old axes",
+    advice="use transpose or permute to swap axes",
 )  # fmt: skip
 def _axis_order(evidence: Evidence, _: float) -> Hit | None:
-    """A view or reshape gives the same axes in another order, also where heads are cut out of the units.
+    """A view or reshape swaps the lengths of axes, also where it splits the units into heads.
 
-    It is an error where neighboring values of the data are no longer alike after it, and information in a model that
+    It is an error if neighboring values of the data are no longer similar after it, and information in a model that
     learns.
     """
     rows = evidence.seen.rows
@@ -261,13 +261,13 @@ def _axis_order(evidence: Evidence, _: float) -> Hit | None:
             sizes = {"before": " × ".join(map(str, before)), "after": " × ".join(map(str, after))}
             torn = _tears_neighbors(evidence, index)
             level = "error" if torn else "info" if evidence.harm == "none" else None
-            why = ", and neighboring values of the data are no longer alike" if torn else ""
+            why = ", and neighboring values of the data are no longer similar" if torn else ""
             return Hit(index, level=level, facts={"kind": row.kind, "why": why, **sizes})  # type: ignore[arg-type]
     return None
 
 
 def _tears_neighbors(evidence: Evidence, index: int) -> bool:
-    """Whether neighbors in the input are alike, and no longer after a reshape that reads the input."""
+    """Return whether neighboring values of the input are similar before a reshape of the input, but not after it."""
     row, values = evidence.seen.rows[index], evidence.seen.x
     given = hasattr(values, "reshape") and evidence.seen.rows[row.reads[0]].role == "input"
     if not given or values[0].numel() != np.prod(row.shape) or not values.is_floating_point():
@@ -277,7 +277,7 @@ def _tears_neighbors(evidence: Evidence, index: int) -> bool:
 
 
 def _likeness(values: Any) -> float:
-    """Correlation of neighbors along an axis, the mean over all axes of more than four values."""
+    """Return the correlation of neighboring values along an axis, the mean over all axes with more than four values."""
     array = values.detach().double().cpu().numpy()
     pairs = []
     for axis in range(1, array.ndim):
@@ -288,7 +288,7 @@ def _likeness(values: Any) -> float:
 
 
 def _is_permuted(evidence: Evidence, index: int) -> bool:
-    """Whether axes were put into another order before a row, since values were last computed."""
+    """Return whether axes were permuted between the last computation and a row."""
     rows = evidence.seen.rows
     while rows[index].role in ("movement", "bookkeeping") and rows[index].reads:
         if rows[index].traits.permutes_axes:
@@ -298,7 +298,7 @@ def _is_permuted(evidence: Evidence, index: int) -> bool:
 
 
 def _heads_moved(whole: list[int], parts: list[int]) -> bool:
-    """Whether ``[tokens, heads · units]`` and ``[heads, tokens, units]`` are taken for the same values in line."""
+    """Return whether a view reads ``[tokens, heads · units]`` as ``[heads, tokens, units]`` without a transpose."""
     if len(whole) != 2 or len(parts) != 3:
         return False
     heads, tokens, units = parts

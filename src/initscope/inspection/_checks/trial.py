@@ -14,16 +14,16 @@ _CUT = ("IS308", "IS310", "IS311", "IS312")
 _NOTHING = 0.1
 """Share of the possible fall of the loss below which a model learns no more than a constant prediction."""
 _FAR, _VERY_FAR = 10.0, 100.0
-"""Factors between two rates that make the slower one an error: if it learns nothing in many steps, or while the faster
-one learns; if it learns late."""
+"""Factors between two rates that make the slower one an error: first, if it learns nothing in many steps, or nothing
+while the faster one learns; second, if it learns late."""
 _READOUT = 0.3
-"""Share by which a linear readout has to be better."""
+"""Difference of the shares by which a linear readout must be better than the model."""
 _CHANCE, _CERTAIN = 1.0, 4.0
-"""Standard deviations up to which predictions are no better than chance, and from which on they certainly are."""
+"""Standard deviations up to which predictions are no better than chance, and from which they clearly are."""
 _MOSTLY = 0.5
-"""Share of what is learned that has to be left in evaluation mode."""
+"""Share of the learned part that must remain in evaluation mode."""
 _LEAK = 0.2
-"""Share reached with equal inputs from which on samples are told apart by something else."""
+"""Share reached with equal inputs from which the model must distinguish samples by something else."""
 
 
 @check(
@@ -35,7 +35,7 @@ _LEAK = 0.2
     references=("Karpathy 2019, A recipe for training neural networks",),
 )  # fmt: skip
 def _does_not_learn(evidence: Evidence, _: float) -> Hit | None:
-    """The loss on one batch flattens above what is possible, at every learning rate that was tried."""
+    """The loss on one batch stops falling above the lowest possible loss, at every learning rate that was tried."""
     share = evidence.stuck_share
     return _stuck(evidence, share) if share is not None and share >= _NOTHING else None
 
@@ -49,7 +49,7 @@ def _does_not_learn(evidence: Evidence, _: float) -> Hit | None:
     references=("Karpathy 2019, A recipe for training neural networks",),
 )  # fmt: skip
 def _inputs_unused(evidence: Evidence, _: float) -> Hit | None:
-    """The loss on one batch flattens at that of the best constant prediction, at every learning rate."""
+    """The loss on one batch stops falling at that of the best constant prediction, at every learning rate."""
     share = evidence.stuck_share
     return _stuck(evidence, share) if share is not None and share < _NOTHING else None
 
@@ -94,10 +94,10 @@ def _rate(evidence: Evidence, higher: bool) -> Hit | None:
     long = trial.cost is not None and len(trial.losses) > trial.cost.more_passes
     enough = factor >= (_VERY_FAR if trial.slow and not trial.late else _FAR) and (trial.learn or 0.0) >= LEARNS
     slow = trial.outcome in ("still falling", "learns") and not (long and enough)
-    slow = slow or (higher and factor < 0.99 * _FAR)  # a plateau at a rate that is nearly right is left by chance
+    slow = slow or (higher and factor < 0.99 * _FAR)  # at a rate that is nearly right, chance ends a plateau
     slow = slow or (higher and trial.outcome == "learns" and trial.adapts and rate >= DEFAULT_RATE)
     facts = {"rate": rate, "suggested": suggested, "factor": factor}
-    still = () if any(trial.updates.values()) else trial.unmoved  # a rate explains that nothing moves at all
+    still = () if any(trial.updates.values()) else trial.unmoved  # if nothing moves at all, the rate explains it
     return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts, layers=still)
 
 
@@ -172,8 +172,8 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
     trial, names, count = evidence.trial, evidence.trial.left_out, len(evidence.trial.left_out)
     if not names:
         return None
-    behind = trial.slow or (trial.learn or 0.0) < LEARNS
-    level: Level | None = "error" if behind and (trial.plain or 0.0) >= LEARNS else None
+    learns_late = trial.slow or (trial.learn or 0.0) < LEARNS
+    level: Level | None = "error" if learns_late and (trial.plain or 0.0) >= LEARNS else None
     facts = {"more": f" and {count - 1} more parameters" if count > 1 else ""}
     row = evidence.row_of(names[0].rpartition(".")[0])
     return Hit(row, float(count), names[0], level, facts=facts, layers=names)
@@ -183,7 +183,7 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
     "IS410", "optimizer-options", "error", reads=("trial", "rate"), follows=("IS409", *_CAUSES),
     message="With {optimizer} as given the model learns {percent:.0f} % of the possible fall of the loss at every "
     "rate, with Adam without options {plain:.0f} %.",
-    why="an option such as weight decay, momentum or eps keeps the weights where they are, or throws them away",
+    why="an option such as weight decay, momentum or eps stops the weights from moving, or destroys them",
     advice="use torch.optim.Adam(model.parameters(), lr=1e-3), and add other options one at a time",
 )  # fmt: skip
 def _optimizer_options(evidence: Evidence, _: float) -> Hit | None:
@@ -198,15 +198,15 @@ def _optimizer_options(evidence: Evidence, _: float) -> Hit | None:
 
 @check(
     "IS411", "memorizes", "error", reads=("trial",), follows=("IS607", "IS212", *_CAUSES),
-    message="The model fits the samples that it is trained on, but predicts others no better than chance "
-    "({value:.1f} standard deviations). Its answer for the nearest of those samples does ({neighbors:.1f}).",
-    why="what it makes of similar inputs is so different that it can only memorize single samples",
-    advice="look at what the first layers do to small differences: frequencies, scales and gains that are too large, "
+    message="The model fits its training samples, but its predictions for other samples are no better than chance "
+    "({value:.1f} standard deviations). Copying its answer for the nearest training sample is better "
+    "({neighbors:.1f}).", why="similar inputs give outputs so different that the model can only memorize samples",
+    advice="check what the first layers do to small differences: frequencies, scales and gains that are too large, "
     "hashes and ids",
     references=("Zhang et al. 2017, section 2",),
 )  # fmt: skip
 def _memorizes(evidence: Evidence, _: float) -> Hit | None:
-    """Predictions for samples that were not trained on are no better than chance, and those of neighbors are."""
+    """Predictions for held-out samples are no better than chance, but the nearest training sample's answers are."""
     trial = evidence.trial
     if trial.outcome != "learns" or trial.held_out is None or trial.neighbors is None:
         return None
@@ -219,12 +219,12 @@ def _memorizes(evidence: Evidence, _: float) -> Hit | None:
     "IS412", "evaluation-differs", "error", reads=("trial",), follows=("IS808",),
     message="In evaluation mode the trained model has {percent:.0f} % of the possible fall of the loss on its own "
     "batch, in training mode {training:.0f} %.",
-    why="what was learned is lost when the model is used",
+    why="what the model learned is lost when it is used",
     advice="look for what differs between model.train() and model.eval(): running statistics that are not updated, "
     "branches on self.training, scaling by hand around dropout",
 )  # fmt: skip
 def _evaluation_differs(evidence: Evidence, _: float) -> Hit | None:
-    """The trained copy has lost most of what it learned in evaluation mode, with settled running statistics."""
+    """In evaluation mode the trained copy loses most of what it learned, also with settled running statistics."""
     trial, use = evidence.trial, evidence.trial.use or 0.0
     if trial.outcome != "learns" or trial.evaluation is None or not trial.evaluation < _MOSTLY * use:
         return None
@@ -237,12 +237,12 @@ def _evaluation_differs(evidence: Evidence, _: float) -> Hit | None:
 @check(
     "IS319", "batch-leak", "error", reads=("trial",), follows=("IS301",),
     message="With equal inputs for all samples the model still learns {percent:.0f} % of the targets.",
-    why="it tells samples apart by their position in the batch, which means nothing",
+    why="it distinguishes samples by their position in the batch, which means nothing",
     advice="look for an op that mixes or indexes samples, and for state that is kept between calls",
 )  # fmt: skip
 def _batch_leak(evidence: Evidence, _: float) -> Hit | None:
     """The model fits targets although all inputs of the batch are equal."""
     share, single = evidence.trial.constant_inputs, len(evidence.seen.rows[evidence.signal.output].shape) < 2
     reads = evidence.facts.reading.reads_targets
-    known = share is not None and share > _LEAK and single and reads  # positions have constants of their own
+    known = share is not None and share > _LEAK and single and reads  # several positions may have their own constants
     return Hit(evidence.signal.output, share, facts={"percent": 100 * (share or 0.0)}) if known else None

@@ -12,12 +12,12 @@ _STRUCTURAL = {"reads": ("weights",), "learning": "info", "stuck": "error"}
 
 @check(
     "IS501", "repeated-module", "warning", **_STRUCTURAL,
-    message="{at} is the same module as {original}: [layer] * n makes no copies, so that they share their weights.",
+    message="{at} is the same module as {original}: [layer] * n makes no copies, so both share their weights.",
     why="n layers then have the weights of one, and depth adds no parameters",
     advice="create a new layer for each position: [make_layer() for _ in range(n)]",
 )  # fmt: skip
 def _repeated_module(evidence: Evidence, _: float) -> Hit | None:
-    """One module with weights stands several times in a list or Sequential."""
+    """One module with weights occurs several times in a list or Sequential."""
     repeated = evidence.weights.repeated
     if not repeated:
         return None
@@ -26,15 +26,16 @@ def _repeated_module(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS502", "equal-layers", "warning", **_STRUCTURAL, reinitialize=True, fix="initscope.initializers.{law}(model)",
+    "IS502", "equal-layers", "warning", **_STRUCTURAL, reinitialize=True,
+    fix="initscope.initializers.{initializer}(model)",
     message="{at} has the same initial weights as {original} ({count}).",
-    why="layers that start equal see similar inputs and move alike; nn.TransformerEncoder copies one layer",
+    why="layers that start equal see similar inputs and get similar updates; nn.TransformerEncoder copies one layer",
     advice="initialize every layer after copying: call reset_parameters or an initializer",
 )  # fmt: skip
 def _equal_layers(evidence: Evidence, _: float) -> Hit | None:
-    """Layers have bitwise equal weights; tied ones, frozen copies and constants are meant.
+    """Layers have bitwise equal weights. Tied layers, frozen copies and constants are intended and do not count.
 
-    One pair of equal blocks trains as well as others: it is information.
+    A single pair of equal blocks trains as well as other networks, so it is information.
     """
     clones = evidence.weights.clones
     if not clones:
@@ -55,7 +56,7 @@ def _equal_layers(evidence: Evidence, _: float) -> Hit | None:
     fix='torch.nn.init.{fill}(model.get_submodule("{layer}").weight)',
 )  # fmt: skip
 def _equal_units(evidence: Evidence, _: float) -> Hit | None:
-    """Units of a layer that other weights read are equal; zeros are meant, and units of the output learn apart."""
+    """Units of a layer have equal weights. Zeros are intended, and output units learn different weights."""
     downstream = evidence.signal.before_weights
     shares = {path: share for path, share in evidence.weights.symmetric.items() if evidence.row_of(path) in downstream}
     if not shares:
@@ -75,7 +76,7 @@ def _equal_units(evidence: Evidence, _: float) -> Hit | None:
     fix='torch.nn.init.{fill}(model.get_submodule("{layer}").weight)',
 )  # fmt: skip
 def _odd_layer(evidence: Evidence, threshold: float) -> Hit | None:
-    """One layer's weights are scaled unlike those of at least three peers, which agree within 20 %."""
+    """One layer's weights have another scale than those of at least three peers, which agree within 20 %."""
     odd = {path: max(ratio, 1 / ratio) for path, ratio in evidence.weights.odd.items()}
     beyond = next((path for path, ratio in odd.items() if ratio > threshold), None)
     if beyond is None:

@@ -1,10 +1,10 @@
-"""Instruments that ask a question directly: can this head reach a low loss, and does this model learn?
+"""Instruments that test a question directly: can this head reach a low loss, and does this model learn?
 
-`examine_head` frees the outputs of the last weights (``tape.py`` finds what follows them) and minimizes the loss over
-them (``minimum.py``). `run_trial` trains copies for a few steps on one batch: ``experiment.py`` asks one question after
-the other, ``trial.py`` holds the answers. `examine_pairing` finds the outputs that each target is compared with.
-`compare_trials` tries candidate fixes. `infer_loss`, `loss_named` and `optimizer_named` say what to train with where
-users give no loss, or names.
+`examine_head` makes the outputs of the last weights free variables (``tape.py`` records the ops after them) and
+minimizes the loss (``minimum.py``). `run_trial` trains copies for a few steps on one batch: ``experiment.py`` runs its
+parts, and ``trial.py`` holds the results. `examine_pairing` finds the outputs that each target is compared with.
+`compare_trials` tries candidate fixes. `infer_loss`, `loss_named` and `optimizer_named` choose the loss and the
+optimizer if users give none, or a name.
 """
 
 from initscope.inspection.instruments.budget import Budget, Cost

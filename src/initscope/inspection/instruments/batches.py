@@ -15,26 +15,26 @@ from initscope.graph import Batch, Inputs, bind
 __all__ = ["SAMPLES", "class_labels", "draw_batch"]
 
 SAMPLES = 64
-"""Samples of the batch that is trained on, at most."""
+"""Largest number of samples in the training batch."""
 _FEW_VALUES = 32
-"""Different values of real targets up to which they count as classes when samples are chosen."""
+"""Number of distinct real targets up to which they count as classes when samples are chosen."""
 
 
 def draw_batch(model: nn.Module, inputs: Any, targets: Any, samples: int = SAMPLES, seed: int = 0) -> Batch:
-    """Choose samples at random; where the targets are classes, the same number of each as far as there are.
+    """Choose samples at random; if the targets are classes, the same number of each as far as possible.
 
     Parameters
     ----------
     model : nn.Module
-        What the inputs are for.
+        The model that takes the inputs.
     inputs : Inputs or one batch of data
         See `initscope.graph.bind`. NumPy arrays become tensors of the model's type.
     targets : Tensor, array, or nested
-        Those whose first axis has one entry per sample are chosen with the inputs.
+        Tensors whose first axis has one entry per sample are chosen together with the inputs.
     samples : int
-        How many at most.
+        Largest number of samples.
     seed : int
-        Of the choice.
+        Seed of the choice.
     """
     check_count("samples", samples)
     bound = bind(model, _tensors(inputs, model), unlabeled=targets is not None)
@@ -46,7 +46,7 @@ def draw_batch(model: nn.Module, inputs: Any, targets: Any, samples: int = SAMPL
 
 
 def class_labels(targets: Any, samples: int) -> np.ndarray[Any, Any] | None:
-    """The class of each sample, if the targets say so: integers, or real numbers with few different values."""
+    """Return the class of each sample if the targets are integers or have few distinct values, else None."""
     if not isinstance(targets, Tensor) or targets.numel() != samples or targets.dim() == 0:
         return None
     labels = targets.detach().reshape(-1).cpu()
@@ -58,11 +58,11 @@ def class_labels(targets: Any, samples: int) -> np.ndarray[Any, Any] | None:
 def _choose(
     count: int, labels: np.ndarray[Any, Any] | None, samples: int, rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    """Indices of ``samples`` of ``count``: one of each class in turn, in random order."""
+    """Return ``samples`` of ``count`` indices: one of each class in turn, in random order."""
     order = rng.permutation(count)
     if labels is None:
         return np.sort(order[:samples])
-    ranks = np.empty(count, dtype=int)  # of a sample among those of its class
+    ranks = np.empty(count, dtype=int)  # rank of a sample within its class
     for label in np.unique(labels):
         members = order[labels[order] == label]
         ranks[members] = np.arange(len(members))
@@ -70,7 +70,7 @@ def _choose(
 
 
 def _tensors(value: Any, model: nn.Module | None) -> Any:
-    """NumPy arrays as tensors; real ones of the type of the model's parameters."""
+    """Return tensors for NumPy arrays; real ones have the dtype of the model's parameters."""
     if isinstance(value, np.ndarray):
         tensor = torch.as_tensor(value)
         parameter = next((p for p in model.parameters() if p.is_floating_point()), None) if model is not None else None

@@ -1,4 +1,4 @@
-"""How much a trial may cost, and what it will: one step is measured, then the rest is planned."""
+"""How much a trial may cost, and how it is planned: one step is measured, then the rest is planned."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from initscope.errors import InputError
 __all__ = ["Budget", "Clock", "Cost", "affordable_samples", "cost_of", "plan_budget"]
 
 _FAST = ((2e-3, 200, 3000), (5e-3, 150, 1000), (2e-2, 100, 300))
-"""For passes that take at most ``seconds``: those while a curve still falls, and those of a long plateau."""
+"""For passes of at most ``seconds``: the number of passes while a curve still falls, and of a long plateau."""
 
 _BUSY = 4.0
-"""Wall time over processor time of the busiest machine that is waited for."""
+"""Largest ratio of wall time to processor time on a busy machine; beyond it, wall time limits the trial."""
 
 _LONG_SHARE = 0.05
 """Share of the time that a long plateau may take."""
@@ -29,15 +29,15 @@ class Budget:
     Attributes
     ----------
     seconds : float
-        Time of everything, at most, besides the current pass, as a `Clock` counts it.
+        Longest time for everything except the current pass, as a `Clock` counts it.
     passes : int
-        Forward and backward passes for the first question: does it learn at the rate that is given?
+        Forward and backward passes for the first question: does the model learn at the given rate?
     samples : int
-        Samples of the batch at most.
+        Largest number of samples in the batch.
     fewest_samples, fewest_passes : int
-        Samples that the batch is reduced to, at least, where a pass takes long; passes that tell anything.
+        If a pass takes long, the batch is reduced to at least so few samples; the fewest passes that show anything.
     more_passes, long_passes : int or None
-        Passes while a loss still falls, and those of a long plateau; None: by the time that a pass takes. With both and
+        Passes while a loss still falls, and those of a long plateau; None: from the time per pass. With both set and
         enough seconds, a trial does not depend on the clock.
     """
 
@@ -52,7 +52,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a trial is expected to cost, from one pass.
+    """The expected cost of a trial, from one measured pass.
 
     Attributes
     ----------
@@ -63,11 +63,11 @@ class Cost:
     passes : int
         Passes for the first question.
     more_passes : int
-        Passes up to which a model that is fast to train goes on while its loss still falls.
+        Largest number of passes for a model that trains fast, while its loss still falls.
     long_passes : int
-        Passes that a long plateau is given, where a pass is fast and other rates do not explain it; 0: none.
+        Passes of a long plateau, if a pass is fast and other rates do not explain the plateau; 0: none.
     seconds : float
-        Expected time of the first question, at most.
+        Longest expected time of the first question.
     """
 
     pass_seconds: float
@@ -79,7 +79,7 @@ class Cost:
 
 
 class Clock:
-    """Seconds since it was made, which other programs on the machine do not change.
+    """Seconds since its creation, unaffected by other programs on the machine.
 
     For a model on the CPU it counts processor time of the calling thread: a busy machine must not change what a trial
     finds. It never counts less than a quarter of the wall time, so that a model that waits or sleeps is bounded too.
@@ -91,13 +91,13 @@ class Clock:
         self._wall, self._processor = time.perf_counter(), time.thread_time()
 
     def __call__(self) -> float:
-        """Seconds so far."""
+        """Return the seconds so far."""
         wall = time.perf_counter() - self._wall
         return max(time.thread_time() - self._processor, wall / _BUSY) if self._on_cpu else wall
 
 
 def plan_budget(budget: Budget | Literal["long"] | float | None) -> Budget:
-    """A budget from what users say: None, ``long``, seconds, or a budget."""
+    """Return the budget for an option: None, ``"long"``, a number of seconds, or a budget."""
     if isinstance(budget, Budget):
         return budget
     if budget is None:
@@ -110,7 +110,7 @@ def plan_budget(budget: Budget | Literal["long"] | float | None) -> Budget:
 
 
 def affordable_samples(budget: Budget, pass_seconds: float, samples: int) -> int:
-    """Samples of which twice the fewest passes fit into the time, where passes of ``samples`` take so long."""
+    """Return the number of samples with which twice the fewest passes fit into the time."""
     wanted, passes = budget.samples, 2 * budget.fewest_passes
     while wanted > budget.fewest_samples and passes * pass_seconds * wanted / samples > budget.seconds:
         wanted //= 2
@@ -118,7 +118,7 @@ def affordable_samples(budget: Budget, pass_seconds: float, samples: int) -> int
 
 
 def cost_of(budget: Budget, pass_seconds: float, samples: int) -> Cost:
-    """The plan for passes that take so long: fewer where the time would not last, more where they are fast."""
+    """Return the plan: fewer passes if the time is too short, more if passes are fast."""
     fitting = int(budget.seconds / max(1e-9, pass_seconds))
     passes = min(budget.passes, fitting)
     more, long = next(((more, long) for limit, more, long in _FAST if pass_seconds <= limit), (passes, 0))

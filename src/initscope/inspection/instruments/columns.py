@@ -1,4 +1,4 @@
-"""Outputs of several columns: those that the loss hardly reads, although they can be learned."""
+"""Output columns that the loss hardly depends on, although the model can learn them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from initscope.inspection.instruments.training import Run, Setup, train
 __all__ = ["column_weights", "neglected_columns"]
 
 _NEGLECTED = 1e-3
-"""Weight of a column in the loss, over the largest, below which it hardly counts."""
+"""Weight of a column in the loss, over the largest weight, below which it hardly counts."""
 _MOST_COLUMNS = 256
 _FACTORS = (1.0, 10.0)
-"""Rates of Adam over its usual one at which all columns are trained with equal weights."""
+"""Factors on Adam's default rate with which all columns are trained with equal weights."""
 _LEARNED, _LESS = 0.5, 0.5
-"""Share of a column that is explained with equal weights, at least, and of it with those of the loss, at most."""
+"""Least explained share of a column with equal weights, and the largest part of it that the given loss explains."""
 
 
 def column_weights(setup: Setup) -> Tensor | None:
-    """The gradient of the loss at each column, for errors that are equal in units of the target's deviation.
+    """Return the gradient of the loss at each column, for errors that are equal in the targets' standard deviations.
 
-    None where targets are no columns of real numbers, or where the loss does not take outputs like the targets.
+    None if the targets are not columns of real numbers, or if the loss does not take outputs like the targets.
     """
     targets = setup.batch.targets
     if not _has_columns(targets):
@@ -44,7 +44,7 @@ def column_weights(setup: Setup) -> Tensor | None:
 
 
 def neglected_columns(setup: Setup, run: Run, steps: int, record: Callable[[Run], None]) -> tuple[int, ...]:
-    """Columns that the loss hardly reads and a run did not learn, and that are learned with equal weights."""
+    """Return the columns that the loss hardly depends on and that only equal weights make the model learn."""
     weights, targets = column_weights(setup), setup.batch.targets
     if weights is None or run.model is None:
         return ()
@@ -56,14 +56,14 @@ def neglected_columns(setup: Setup, run: Run, steps: int, record: Callable[[Run]
     standard = (targets - targets.mean(dim=0)) / torch.where(varied, targets.std(dim=0), torch.ones_like(targets[0]))
     equal = replace(setup, batch=replace(setup.batch, targets=standard), loss=F.mse_loss)
     equal, present = replace(equal, optimizer=OptimizerSpec(None, None)), _explained(run, setup)
-    found: set[int] = set()
+    neglected: set[int] = set()
     for factor in _FACTORS:
         again = train(equal, steps, factor=factor)
         record(again)
         reached = _explained(again, equal)
         if present is not None and reached is not None:
-            found |= {c for c in light if reached[c] >= _LEARNED and present[c] < _LESS * reached[c]}
-    return tuple(sorted(found))
+            neglected |= {c for c in light if reached[c] >= _LEARNED and present[c] < _LESS * reached[c]}
+    return tuple(sorted(neglected))
 
 
 def _has_columns(targets: Any) -> bool:
@@ -72,7 +72,7 @@ def _has_columns(targets: Any) -> bool:
 
 
 def _is_least_at_targets(setup: Setup) -> bool:
-    """Whether the loss is 0 or has no slope where outputs are the targets."""
+    """Return whether the loss is 0 or flat at outputs equal to the targets."""
     output = setup.batch.targets.clone().requires_grad_(True)
     with torch.enable_grad():
         value = loss_value(setup.loss, output, setup.batch.targets)
@@ -81,9 +81,9 @@ def _is_least_at_targets(setup: Setup) -> bool:
 
 
 def _explained(run: Run, setup: Setup) -> list[float] | None:
-    """Share of the variance of each column of the targets that outputs explain.
+    """Return the share of the variance of each target column that outputs explain.
 
-    Logits are no estimates of their targets: where the loss is not least there, it is their squared correlation.
+    Logits do not estimate their targets. So if the loss is not minimal there, return the squared correlation.
     """
     if run.model is None or run.failed:
         return None
@@ -95,7 +95,7 @@ def _explained(run: Run, setup: Setup) -> list[float] | None:
     if _is_least_at_targets(setup):
         error = (output.detach().double() - targets).square().mean(dim=0)
         return [float(share) for share in (1 - error / targets.var(dim=0, correction=0)).nan_to_num(neginf=0.0)]
-    centred = [values - values.mean(dim=0) for values in (output.detach().double(), targets)]
-    scale = centred[0].norm(dim=0) * centred[1].norm(dim=0)
-    shares = ((centred[0] * centred[1]).sum(dim=0) / scale.clamp_min(1e-30)).square()
+    centered = [values - values.mean(dim=0) for values in (output.detach().double(), targets)]
+    scale = centered[0].norm(dim=0) * centered[1].norm(dim=0)
+    shares = ((centered[0] * centered[1]).sum(dim=0) / scale.clamp_min(1e-30)).square()
     return [float(share) for share in shares.nan_to_num()]

@@ -1,4 +1,4 @@
-"""The same trial for several candidates: what a fix is worth, before and after, with ties reported as ties."""
+"""The same trial for several candidates: the effect of a fix, before and after, with ties reported as ties."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["Candidate", "CandidateScore", "TrialComparison", "compare_trials"]
 
 _STEPS, _REPEATS, _FEWEST_STEPS = 60, 3, 15
 _TIE = 0.05
-"""Difference of shares below which two candidates count as equal, whatever their noise."""
+"""Difference of shares below which two candidates count as equal, whatever their noise is."""
 _LIKELY = 2.0
 """Standard errors by which two candidates must differ."""
 _FEWEST_COMPARED = 5
-"""Steps before which curves are not compared."""
+"""Number of steps before which curves are not compared."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant of what is trained; whatever is None is as in the first candidate.
+    """A variant to train; a field that is None has the value of the first candidate.
 
     Attributes
     ----------
     model : nn.Module or callable or None
-        A model, or a function of a seed that makes one, for initializations that are sampled.
+        A model, or a function of a seed that makes one, for sampled initializations.
     inputs, targets : any
         Other data of the same samples, for instance standardized inputs.
     loss, optimizer, lr
@@ -56,22 +56,22 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CandidateScore(Result):
-    """How far a candidate got.
+    """The result of a candidate.
 
     Attributes
     ----------
     name : str
-        Of the candidate.
+        Name of the candidate.
     share, error : float or None
-        Share of the way from the best constant prediction to the lowest loss when the fastest candidate has nearly all
-        of it, mean over the repeats, and its standard error; None where nothing was learned because something was
-        raised or the loss is not finite.
+        Share of the way from the best constant prediction to the lowest loss, at the step where the fastest candidate
+        has nearly all of it: mean over the repeats, and standard error. None if nothing was learned because of an
+        exception or a loss that is not finite.
     accuracy : float or None
-        At the end, for classes.
+        Final accuracy, for classes.
     shares : tuple of float
-        Of each repeat.
+        Share of each repeat.
     reason : str
-        What was raised.
+        The exception that was raised.
     """
 
     name: str
@@ -89,11 +89,11 @@ class TrialComparison(Result):
     Attributes
     ----------
     scores : tuple of CandidateScore
-        In the order in which they were given; the first is what the others are compared with.
+        In the given order; the others are compared with the first.
     ranking : tuple of str
-        Names, best first; equal ones in the order in which they were given.
+        Names, best first; equal ones in the given order.
     ties : tuple of str
-        Names that are not distinguished from the best one, itself included.
+        Names that cannot be distinguished from the best, including the best.
     helps : dict
         By name of every candidate but the first: True if it is clearly better than the first, False if clearly worse,
         None for a tie.
@@ -113,7 +113,7 @@ class TrialComparison(Result):
         return next(score for score in self.scores if score.name == name)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row for each candidate, best first."""
+        """Return one row per candidate, best first."""
         rows = [self[name] for name in self.ranking]
         return [
             {"candidate": row.name, "share": row.share, "error": row.error, "accuracy": row.accuracy,
@@ -138,19 +138,19 @@ def compare_trials(
     Parameters
     ----------
     candidates : mapping of str to Candidate
-        By name; the first has a model and is what the others are compared with.
+        By name; the first has a model, and the others are compared with it.
     inputs, targets : any
         Data that all candidates share unless they bring their own; see `run_trial`.
     steps : int
-        Steps of each run, fewer where ``seconds`` would not last.
+        Steps of each run, fewer if ``seconds`` is too short.
     repeats : int
         Batches and seeds over which differences are averaged.
     samples : int
-        Samples of each batch at most.
+        Largest number of samples in each batch.
     seconds : float
-        Wall time at most, as planned from one pass.
+        Longest wall time, planned from one pass.
     seed : int
-        Of the first batch.
+        Seed of the first batch.
     """
     if not candidates or next(iter(candidates.values())).model is None:
         raise InputError("candidates: the first needs a model; give {'before': Candidate(model, loss=loss), …}")
@@ -189,7 +189,7 @@ def _filled(candidate: Candidate, base: Candidate, inputs: Any, targets: Any) ->
 def _affordable(
     candidates: dict[str, Candidate], steps: int, repeats: int, samples: int, seconds: float, seed: int
 ) -> tuple[int, int]:
-    """Steps and repeats for which there is time, from one pass of each candidate."""
+    """Return the steps and repeats that fit into the time, from one pass of each candidate."""
     clock = Clock()
     measured = [_run(candidate, 3, samples, seed, judged=False).run.seconds for candidate in candidates.values()]
     per_pass = sum(passed for passed in measured if passed < float("inf"))
@@ -200,7 +200,7 @@ def _affordable(
 
 @dataclass(frozen=True)
 class _Curve:
-    """A run, the losses between which shares are counted, and the samples of its batch."""
+    """A run, the two losses between which its share is measured, and the number of samples in its batch."""
 
     run: Run
     constant: float | None = None
@@ -208,22 +208,22 @@ class _Curve:
     samples: int = 0
 
     def share(self, end: int) -> float | None:
-        """Share after ``end`` steps."""
+        """Return the share after ``end`` steps."""
         if self.run.failed or not self.run.losses:
             return None
         return fall_share(recent(self.run.losses[:end]), self.constant, self.lowest)
 
     @property
     def clear(self) -> int:
-        """Steps after which it clearly learns; infinitely many if it does not."""
+        """Return the number of steps after which it clearly learns; infinity if it never does."""
         steps = range(_FEWEST_COMPARED, len(self.run.losses))
         return next((end for end in steps if (self.share(end) or 0.0) >= CLEAR), sys.maxsize)
 
 
 def _run(candidate: Candidate, steps: int, samples: int, seed: int, *, judged: bool = True) -> _Curve:
-    """Train a candidate until it clearly learns: no comparison reads a curve beyond that step.
+    """Train a candidate until it clearly learns; comparisons do not use the curve after that step.
 
-    If it is not ``judged``, only the time of its steps is of interest.
+    If it is not ``judged``, only the time per step is measured.
     """
     made = candidate.model
     try:
@@ -250,7 +250,7 @@ def _run(candidate: Candidate, steps: int, samples: int, seed: int, *, judged: b
 
 
 def _scores(runs: Mapping[str, list[_Curve]]) -> tuple[CandidateScore, ...]:
-    """Scores at the step at which the fastest of these has learned, in each repeat."""
+    """Return the scores of each repeat at the step at which the fastest candidate has learned."""
     ends = [min(curve.clear for curve in repeat) for repeat in zip(*runs.values(), strict=True)]
     return tuple(_score(name, curves, ends) for name, curves in runs.items())
 
@@ -261,14 +261,14 @@ def _score(name: str, curves: list[_Curve], ends: list[int]) -> CandidateScore:
     accuracies = [curve.run.accuracies[1] for curve in curves if curve.run.accuracies is not None]
     accuracy = float(np.mean(accuracies)) if accuracies else None
     reason = next((curve.run.failed for curve in curves if curve.run.failed), "")
-    if len(shares) < len(curves):  # a candidate that fails or diverges once is not better than one that never does
+    if len(shares) < len(curves):  # a candidate that fails or diverges even once is not better than one that never does
         return CandidateScore(name, None, None, accuracy, tuple(shares), reason or "the loss is not finite")
     error = float(np.std(shares, ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else _noise(curves[0].run)
     return CandidateScore(name, float(np.mean(shares)), error, accuracy, tuple(shares))
 
 
 def _noise(run: Run) -> float:
-    """Standard error of one curve: the spread of its last third around its line, relative to the first loss."""
+    """Return the standard error of a curve: the noise of its last third around a line, over the first loss."""
     values = np.asarray(run.losses[-max(3, len(run.losses) // 3) :])
     times = np.arange(len(values))
     residuals = values - np.polyval(np.polyfit(times, values, 1), times)
@@ -276,10 +276,10 @@ def _noise(run: Run) -> float:
 
 
 def _better(score: CandidateScore, other: CandidateScore) -> bool | None:
-    """Whether a score is better than another; None for a tie."""
+    """Return whether a score is better than another; None for a tie."""
     if score.share is None or other.share is None:
         return None if score.share is other.share else score.share is not None
-    if len(score.shares) == len(other.shares) > 1:  # the same batches: their differences vary less
+    if len(score.shares) == len(other.shares) > 1:  # on the same batches the differences vary less
         differences = np.subtract(score.shares, other.shares)
         error = float(differences.std(ddof=1)) / len(differences) ** 0.5
     else:

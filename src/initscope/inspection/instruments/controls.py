@@ -18,15 +18,15 @@ from initscope.inspection.instruments.outputs import Loss
 __all__ = ["constant_inputs", "permuted_targets", "readout_loss", "shuffled_inputs"]
 
 _LABELS = frozenset({"labels", "label", "targets", "target", "start_positions", "end_positions", "class_labels"})
-"""Arguments of models that compute their own loss, which are targets and no inputs."""
+"""Arguments that are targets, not inputs, of models that compute their own loss."""
 _LARGEST_READOUT = 1 << 24
-"""Values of the inputs up to which a readout is fitted."""
+"""Number of input values up to which a readout is fitted."""
 _RANK = 1e-6
 """Singular values of the inputs below this share of the largest count as zero."""
 
 
 def permuted_targets(batch: Batch, seed: int) -> Batch | None:
-    """The batch with the targets of other samples; None where it is not known which tensors are targets."""
+    """Return the batch with the targets permuted; None if it is unknown which tensors are targets."""
     index, count = _permutation(batch, seed), len(batch)
 
     def permute(tensor: Tensor) -> Tensor:
@@ -38,18 +38,18 @@ def permuted_targets(batch: Batch, seed: int) -> Batch | None:
 
 
 def shuffled_inputs(batch: Batch, seed: int) -> Batch | None:
-    """The batch with the inputs of other samples; None where it is not known which tensors are targets."""
+    """Return the batch with the inputs permuted; None if it is unknown which tensors are targets."""
     index = _permutation(batch, seed)
     return _changed(batch, lambda tensor: tensor[index.to(tensor.device)], of_labels=False)
 
 
 def constant_inputs(batch: Batch) -> Batch | None:
-    """The batch with the first sample in the place of all; None where it is not known which tensors are targets."""
+    """Return the batch with all inputs equal to the first sample; None if it is unknown which tensors are targets."""
     return _changed(batch, lambda tensor: tensor[:1].expand_as(tensor).clone(), of_labels=False)
 
 
 def _changed(batch: Batch, function: Callable[[Tensor], Tensor], *, of_labels: bool) -> Batch | None:
-    """The batch with ``function`` applied to the samples of the labels among the arguments, or of all others."""
+    """Return the batch with ``function`` applied either to the labels among the arguments or to all other tensors."""
     labels = {
         id(tensor)
         for name, value in batch.inputs.kwargs.items()
@@ -65,7 +65,7 @@ def _changed(batch: Batch, function: Callable[[Tensor], Tensor], *, of_labels: b
 
 
 def _permutation(batch: Batch, seed: int) -> Tensor:
-    """A permutation without a sample that stays where it is."""
+    """Return a permutation that moves every sample."""
     order = generator(seed, "permuted targets").permutation(len(batch))
     index = np.empty(len(batch), dtype=np.int64)
     index[order] = np.roll(order, 1)
@@ -73,10 +73,10 @@ def _permutation(batch: Batch, seed: int) -> Tensor:
 
 
 def readout_loss(batch: Batch, output: Any, loss: Loss | None, enough: float = 0.0) -> float | None:
-    """Least loss of a linear function of the real-valued inputs in the place of the model.
+    """Return the lowest loss of a linear function of the real-valued inputs, used instead of the model.
 
-    With n samples it is fitted in the n - 1 directions that the samples span. None where inputs are not real numbers,
-    the output has no entry for each sample or several positions, or the model computes its own loss.
+    With n samples it is fitted in the n - 1 directions that the samples span. None if inputs are not real numbers, if
+    the output has several positions or no entry per sample, or if the model computes its own loss.
     """
     inputs = [tensor for tensor in batch.inputs.sample_tensors() if tensor.is_floating_point()]
     values = sum(tensor.numel() for tensor in inputs)

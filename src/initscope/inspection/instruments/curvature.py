@@ -22,19 +22,20 @@ _ITERATIONS, _FEWEST = 12, 6
 _CONVERGED = 0.01
 """Relative change of the largest eigenvalue at which the iteration ends."""
 _FLOOR = 0.1
-"""Gradients below this share of the root mean square of their tensor count as large as that in Adam's denominator."""
+"""Gradients below this share of their tensor's root mean square count as that large in Adam's denominator."""
 
 
 def stability_edge(setup: Setup) -> float | None:
-    """The learning rate above which steps along the direction of largest curvature grow: 2/λmax for gradient descent.
+    """Return the edge of stability: the largest stable learning rate, 2/λmax for gradient descent.
 
-    λmax is the largest eigenvalue of the Hessian of the loss at initialization, by the Lanczos iteration on products of
-    the Hessian with vectors. Momentum β raises the edge to 2(1 + β)/λmax. Where steps are divided by the root of a mean
-    of squared gradients, the Hessian is too, and for Adam the edge is 2(1 + β₁)/((1 - β₁)λmax) (Cohen et al. 2022,
-    "Adaptive gradient methods at the edge of stability", https://arxiv.org/abs/2207.14484). The squares are those at
-    initialization, which are only a first guess of the mean.
+    At higher rates, steps along the direction of largest curvature grow.
 
-    Returns None where the curvature is not positive or cannot be computed.
+    λmax is the largest eigenvalue of the Hessian of the loss at initialization, from the Lanczos iteration on products
+    of the Hessian with vectors. Momentum β raises the edge to 2(1 + β)/λmax. For optimizers that divide steps by the
+    root of mean squared gradients, the Hessian is divided too; for Adam the edge is 2(1 + β₁)/((1 - β₁)λmax) (Cohen et
+    al. 2022, https://arxiv.org/abs/2207.14484). The squares at initialization are only a first guess of that mean.
+
+    Returns None if the curvature is not positive or cannot be computed.
     """
     torch.manual_seed(setup.seed)
     model, loss, optimizer = setup.optimizer.copies(setup.model, setup.loss)
@@ -54,9 +55,9 @@ def stability_edge(setup: Setup) -> float | None:
 
     try:
         with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of graphs that are kept by gradients of gradients
+            warnings.simplefilter("ignore")  # about graphs that gradients of gradients keep in memory
             largest = _largest_eigenvalue(gradient, parameters, adapts(optimizer), setup.seed)
-    except (RuntimeError, NotImplementedError):  # calls without a second derivative
+    except (RuntimeError, NotImplementedError):  # an op without a second derivative
         return None
     if not 0 < largest < float("inf"):
         return None
@@ -76,7 +77,7 @@ def _largest_eigenvalue(
     previous, size, before = [torch.zeros_like(v) for v in vectors], _norm(vectors), float("inf")
     diagonal: list[float] = []
     off_diagonal: list[float] = []
-    for _ in range(_ITERATIONS):  # without orthogonalization: copies of eigenvalues do not harm the largest
+    for _ in range(_ITERATIONS):  # without orthogonalization: repeated eigenvalues do not change the largest one
         vectors = [v / size for v in vectors]
         scaled = [v * root for v, root in zip(vectors, roots)]
         products = torch.autograd.grad(gradients, parameters, scaled, retain_graph=True, allow_unused=True)
@@ -87,7 +88,7 @@ def _largest_eigenvalue(
         results = [r - diagonal[-1] * v - weight * old for r, v, old in zip(results, vectors, previous)]
         size, previous, vectors = _norm(results), vectors, results
         converged = len(diagonal) >= _FEWEST and abs(value - before) <= _CONVERGED * abs(value)
-        if converged or not size > _CONVERGED**2 * abs(value):  # NaN, or vectors that span all there is
+        if converged or not size > _CONVERGED**2 * abs(value):  # NaN, or the vectors span the whole space
             break
         off_diagonal.append(size)
         before = value
@@ -99,6 +100,6 @@ def _norm(vectors: list[Tensor]) -> float:
 
 
 def _scale(gradient: Tensor) -> Tensor:
-    """One over the root of the size of each gradient: both sides of the Hessian are multiplied by it."""
+    """Return one over the root of each gradient's absolute value, which multiplies the Hessian from both sides."""
     typical = gradient.square().mean().sqrt()
     return (gradient.abs().clamp_min(_FLOOR * float(typical)) + 1e-12).rsqrt()

@@ -32,24 +32,24 @@ from initscope.inspection.instruments.trial import Trial
 __all__ = ["run_trial"]
 
 _SCAN_STEPS = 60
-"""Steps at each learning rate, at most."""
+"""Largest number of steps at each learning rate."""
 _CURVATURE_PASSES = 30
-"""What the edge of stability costs, about."""
+"""Approximate cost of the edge of stability, in passes."""
 _BETTER = 0.1
-"""Share by which another rate must be better to be suggested."""
+"""Difference of shares from which another rate is suggested."""
 _TIE = 0.05
-"""Share of the loss of a constant prediction within which two rates count as equally good; the smaller is chosen."""
+"""Share of a constant prediction's loss within which two rates count as equally good; then the smaller is chosen."""
 _FEWEST_FOR_CONTROLS = 16
-"""Samples from which on permuted targets are other targets."""
+"""Fewest samples for which permuted targets are meaningful."""
 _MUCH_LEFT = 0.9
-"""Share of a linear readout below which a model is asked whether it gets further."""
+"""Share of a linear readout below which the model is trained longer, to see whether it gets further."""
 _EVEN = 0.02
-"""Change of the share in the last third of a run up to which its curve counts as level."""
+"""Largest change of the share in the last third of a run for which its curve counts as flat."""
 _UNKNOWN = "it is not known which arguments of the model are targets"
 _PERMUTATIONS = 3
-"""Permutations of the targets over which a control is averaged, where passes are fast."""
+"""Number of permutations of the targets over which a control is averaged, if passes are fast."""
 _PLAIN_FACTORS = (1.0, 10.0)
-"""Rates of Adam without options, over its usual one."""
+"""Factors on Adam's default rate for the trial with Adam without options."""
 
 
 def run_trial(
@@ -64,26 +64,26 @@ def run_trial(
     seed: int = 0,
     controls: bool = True,
 ) -> Trial:
-    """Train copies of ``model`` for a few steps on one batch, and see whether it learns.
+    """Train copies of ``model`` for a few steps on one batch, and report whether it learns.
 
     Parameters
     ----------
     model : nn.Module
-        Left as it is: copies are trained, in training mode.
+        The model does not change: copies are trained, in training mode.
     inputs : Inputs or one batch of data
         See `initscope.graph.bind`; at most 64 samples are used, chosen at random with all classes.
     targets : any
         What ``loss`` compares the output with; None only for a model that computes its own loss.
     loss : callable or None
-        ``loss(output, targets)``; None: the loss that the model returns itself.
+        ``loss(output, targets)``; None: the loss that the model returns.
     optimizer : Optimizer, type, callable, str or None
         See `OptimizerSpec`; None: Adam.
     lr : float or None
         Learning rate; None: that of the optimizer.
     budget : Budget, "long", seconds or None
-        What it may cost: by default 40 passes for the first question and 30 seconds for everything.
+        The cost limit; by default 40 passes for the first question and 30 seconds for everything.
     seed : int
-        Of the choice of samples, and of what is random in the model.
+        Seed of the choice of samples, and of randomness in the model.
     controls : bool
         Whether a model that learns is trained with permuted targets and with constant inputs as well.
     """
@@ -93,16 +93,16 @@ def run_trial(
     try:
         with borrowed(model):
             trial = _Experiment(model, inputs, targets, loss, spec, bounds, seed, clock).trial(controls)
-    except Exception as error:  # whatever the model raises: a result, not a crash
+    except Exception as error:  # whatever the model raises is a result, not a crash
         trial = Trial("failed", reason=f"{type(error).__name__}: {error}".strip().splitlines()[0])
     return replace(trial, seconds=clock())
 
 
 class _Experiment(Runs):
-    """The questions of one trial."""
+    """Runs the parts of one trial."""
 
     def trial(self, controls: bool) -> Trial:
-        """All questions."""
+        """Return the results of all parts."""
         frozen = tuple(name for name, parameter in self.model.named_parameters() if not parameter.requires_grad)
         trial = Trial("failed", cost=self.cost, samples=self.samples, assumed=self.spec.assumed, frozen=frozen)
         trial = replace(trial, optimizer=self.first.optimizer, rate=self.first.rate, adapts=self.first.adapts)
@@ -139,7 +139,7 @@ class _Experiment(Runs):
         return replace(trial, passes=self.passes, not_done=self.not_done)
 
     def _judged(self, trial: Trial, run: Run) -> Trial:
-        """The outcome that the curve means."""
+        """Return the trial with the outcome that the curve shows."""
         losses = run.losses
         trial = replace(trial, losses=tuple(losses), updates=run.updates or trial.updates, reason=run.failed)
         trial = replace(trial, unmoved=run.unmoved, accuracies=run.accuracies)
@@ -155,12 +155,12 @@ class _Experiment(Runs):
         return replace(trial, outcome="still falling" if falls else "flat", still_falling=falls, flattened=not falls)
 
     def _readout(self) -> float | None:
-        """Share of a linear function of the inputs."""
+        """Return the share of a linear function of the inputs."""
         try:
             inputs = self.batch.inputs.map(torch.clone)
             output = self.model(*inputs.args, **inputs.kwargs)
             loss = readout_loss(self.batch, output, self.loss, max(0.0, (1 - CLEAR) / 10 * self.level))
-        except Exception as error:  # a loss may not take what the readout gives
+        except Exception as error:  # the loss may not accept the output of the readout
             self.not_done["readout"] = f"{type(error).__name__}: {error}".splitlines()[0]
             return None
         if loss is None:
@@ -168,7 +168,7 @@ class _Experiment(Runs):
         return None if loss is None else fall_share(loss, self.level, self.lowest)
 
     def _controlled(self, trial: Trial, run: Run) -> Trial:
-        """The same number of steps with permuted targets and constant inputs; the trained copy on permuted inputs."""
+        """Return the trial with its controls: permuted targets, constant inputs, and permuted inputs of the copy."""
         if self.samples < _FEWEST_FOR_CONTROLS:
             self.not_done["controls"] = f"{self.samples} samples are too few; give at least {_FEWEST_FOR_CONTROLS}"
             return trial
@@ -183,7 +183,7 @@ class _Experiment(Runs):
         )
 
     def _longer(self, trial: Trial, run: Run) -> tuple[Trial, Run]:
-        """Train on after the model has learned: the loss may diverge later, or stop where a linear function does."""
+        """Train on after the model has learned: the loss may diverge later, or stop at that of a linear function."""
         assert self.cost is not None
         longer = self.trained(self.setup, self.cost.more_passes)
         if longer.failed or longer.cut:
@@ -195,14 +195,14 @@ class _Experiment(Runs):
         return replace(trial, longer=after if level and (trial.readout or 1.0) < _MUCH_LEFT else None), run
 
     def _carried_over(self, trial: Trial, run: Run) -> Trial:
-        """What copies predict for samples that they were not trained on, and in evaluation mode."""
+        """Return the trial with predictions for held-out samples, and with the result in evaluation mode."""
         steps, halves, evaluation = max(len(run.losses), self.budget.passes), None, None
         if self.left() < 2 * steps:
             self.not_done["held_out"] = f"no time left for {2 * steps} passes"
         else:
-            with suppress(Exception):  # a model or a loss may refuse half of the samples
+            with suppress(Exception):  # a model or a loss may not accept half of the samples
                 halves = held_out(self.setup, steps, self.until_clear, self.counted)
-        with suppress(Exception):  # a model may give something else in evaluation mode
+        with suppress(Exception):  # a model may return other outputs in evaluation mode
             evaluation = evaluated(run, self.batch, self.loss, self.much_worse)
         if evaluation is not None and not evaluation.same_order:
             trial = replace(trial, evaluation=self.share([evaluation.evaluation]))
@@ -211,14 +211,14 @@ class _Experiment(Runs):
         return trial
 
     def _neglected(self, run: Run) -> tuple[int, ...]:
-        """Columns of the outputs that the loss hardly reads."""
+        """Return the trial with the columns of the outputs that the loss hardly depends on."""
         assert self.cost is not None
-        with suppress(Exception):  # a loss may refuse the targets as outputs
+        with suppress(Exception):  # a loss may not accept the targets as outputs
             return neglected_columns(self.setup, run, self.cost.more_passes, self.counted)
         return ()
 
     def _on_variants(self, name: str, batches: list[Batch | None], steps: int) -> float | None:
-        """Mean share after training on other batches."""
+        """Return the mean share after training on other batches."""
         shares = []
         for batch in batches:
             if batch is None:
@@ -243,18 +243,18 @@ class _Experiment(Runs):
         try:
             output = run.model(*shuffled.inputs.args, **shuffled.inputs.kwargs)
             return self.share([float(loss_value(self.loss, output, shuffled.targets))])
-        except Exception as error:  # a model may refuse samples in another order
+        except Exception as error:  # a model may not accept samples in another order
             self.not_done["shuffled_inputs"] = f"{type(error).__name__}: {error}".splitlines()[0]
             return None
 
     def _with_rates(self, trial: Trial, run: Run) -> tuple[Trial, Run]:
-        """The loss at other rates, the edge of stability, and whether the given rate needs only more steps."""
+        """Return the trial with losses at other rates, the edge of stability, and a longer run at the given rate."""
         rate = trial.rate
         steps = min(_SCAN_STEPS, max(self.budget.fewest_passes, self.left() // 8))
         for reason, holds in (
             ("the optimizer has no learning rate", rate is None),
             ("the learning rate is 0", rate is not None and rate <= 0),
-            ("the loss does not change whatever the last weights give", self.outcome == "constant"),
+            ("the loss does not change with the outputs of the last weights", self.outcome == "constant"),
             (f"no time left for {2 * steps} passes", self.left() < 2 * steps),
         ):
             if holds:
@@ -273,7 +273,7 @@ class _Experiment(Runs):
         return self._with_patience(trial, run, rate)
 
     def _plain(self, trial: Trial) -> float | None:
-        """Best share with Adam without options, where the optimizer that was given learns at no rate."""
+        """Return the best share with Adam without options, if no rate of the given optimizer learns."""
         limited = self.outcome not in ("reaches", "not examined")
         assert self.cost is not None
         learns = trial.outcome == "learns" or (trial.learn or 0.0) >= LEARNS
@@ -292,7 +292,7 @@ class _Experiment(Runs):
         return max(shares, default=None)
 
     def _with_best(self, trial: Trial, scan: RateScan) -> Trial:
-        """The share at the best rate."""
+        """Return the share at the best rate."""
         best = scan.best(_TIE * abs(self.level))
         if best is None:
             return trial
@@ -302,10 +302,10 @@ class _Experiment(Runs):
         return replace(trial, learn=share, suggested_rate=scan.rates[best])
 
     def _with_patience(self, trial: Trial, run: Run, rate: float) -> tuple[Trial, Run]:
-        """Give the given rate, and then the best, many more steps where these are fast and a long plateau is possible.
+        """Train many more steps at the given rate, then at the best, if steps are fast and a long plateau is possible.
 
-        Where a linear function of the inputs gets further than the model at any rate, or the head cannot reach a low
-        loss, more steps are no answer.
+        More steps do not help if a linear function of the inputs gets further than the model at any rate, or if the
+        head cannot reach a low loss.
         """
         assert self.cost is not None
         learn = -1.0 if trial.learn is None else trial.learn

@@ -1,4 +1,4 @@
-"""`FreeOutput`: the output of a model as free values, and the loss of the best constant prediction."""
+"""`FreeOutput`: the output of a model as free variables, and the loss of the best constant prediction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.inspection.instruments.minimum import minimise
+from initscope.inspection.instruments.minimum import minimize
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors, with_tensors
 from initscope.inspection.instruments.scores import class_axis, output_kind
 
@@ -18,16 +18,16 @@ __all__ = ["FreeOutput", "small"]
 
 _STEPS = 200
 _INSIDE = 1e-4
-"""How far from 0 and 1 free probabilities start."""
+"""Distance from 0 and 1 at which free probabilities start."""
 
 
 class FreeOutput:
-    """The tensors of an output that a loss reads, to be replaced by others.
+    """The tensors of an output that a loss depends on, to be replaced by others.
 
     Attributes
     ----------
     tensors : list of Tensor
-        Those that the loss depends on.
+        Tensors that the loss depends on.
     start : float
         The loss of the output as it is.
     """
@@ -45,30 +45,30 @@ class FreeOutput:
         self.tensors = [tensor for tensor, gradient in zip(candidates, gradients) if gradient is not None]
 
     def rebuilt(self, tensors: list[Tensor]) -> Any:
-        """The output with other tensors in the place of those that the loss reads."""
+        """Return the output with other tensors for those that the loss depends on."""
         return with_tensors(self._output, list(zip(self.tensors, tensors, strict=True)))
 
     def least(self, enough: float = 0.0, constant: float | None = None) -> float | None:
-        """Least loss over all values of the output; None where the model computes its own loss.
+        """Return the lowest loss over all values of the output; None if the model computes its own loss.
 
-        Where that is above the loss of a ``constant`` prediction, the output begins where the loss is flat: then it
-        begins again at the mean over the samples.
+        If that is above the loss of a ``constant`` prediction, the loss is flat at the start: then the search begins
+        again at the mean over the samples.
         """
         if self._is_own_loss():
             return None
         leaves = [tensor.detach().clone() for tensor in self.tensors]
-        found = self._minimum(leaves, self.rebuilt, self._domains(leaves, self.rebuilt), enough)
-        if constant is None or not found > constant:
-            return found
+        lowest = self._minimum(leaves, self.rebuilt, self._domains(leaves, self.rebuilt), enough)
+        if constant is None or not lowest > constant:
+            return lowest
         means = [small(tensor.detach().mean(dim=0, keepdim=True)) for tensor in self.tensors]
         leaves = [mean.expand_as(tensor).clone() for mean, tensor in zip(means, self.tensors)]
-        domains = [_normalised(tensor) or domain for tensor, domain in zip(leaves, self._domains(leaves, self.rebuilt))]
+        domains = [_normalized(tensor) or domain for tensor, domain in zip(leaves, self._domains(leaves, self.rebuilt))]
         return min(constant, self._minimum(leaves, self.rebuilt, domains, enough))
 
     def constant(self) -> float | None:
-        """Least loss over outputs that are the same for all samples and, where positions are classified, for these.
+        """Return the lowest loss over outputs that are equal for all samples, and for all positions that have a class.
 
-        Outputs that are probabilities of classes, or their logarithms, stay so.
+        Outputs that are probabilities of classes, or their logarithms, remain so.
         """
         if self._is_own_loss() or not self._samples:
             return None
@@ -80,11 +80,11 @@ class FreeOutput:
             return self.rebuilt([value.expand(tensor.shape) for value, tensor in zip(values, self.tensors)])
 
         means = [small(tensor.detach().mean(dim=shared, keepdim=True)) for tensor, shared in zip(self.tensors, axes)]
-        domains = [_normalised(tensor) or domain for tensor, domain in zip(self.tensors, self._domains(means, rebuilt))]
+        domains = [_normalized(tensor) or domain for tensor, domain in zip(self.tensors, self._domains(means, rebuilt))]
         return self._minimum(means, rebuilt, domains)
 
     def paired(self, enough: float = 0.0) -> float | None:
-        """Least loss over outputs of the shape of the targets, where they have the same number of values."""
+        """Return the lowest loss over outputs of the targets' shape, if they have the same number of values."""
         targets = self._targets
         if len(self.tensors) != 1 or not isinstance(targets, Tensor) or self._output is not self.tensors[0]:
             return None
@@ -95,13 +95,13 @@ class FreeOutput:
         return self._minimum(leaves, lambda values: values[0], [_ANY], enough)
 
     def linear(self, basis: Tensor, enough: float = 0.0) -> float | None:
-        """Least loss over outputs that are linear in the rows of ``basis``, one for each sample, plus a constant."""
+        """Return the lowest loss over outputs that are affine functions of the rows of ``basis``, one per sample."""
         if len(self.tensors) != 1 or self._is_own_loss() or self.tensors[0].shape[0] != len(basis):
             return None
         (tensor,) = self.tensors
         if tensor.dim() > 2:
             return None
-        domain = _normalised(tensor) or self._domains([tensor.detach()], self.rebuilt)[0]
+        domain = _normalized(tensor) or self._domains([tensor.detach()], self.rebuilt)[0]
         rows = basis.to(tensor)
         weights = rows.new_zeros(rows.shape[1], tensor[0].numel()).requires_grad_(True)
         bias = rows.new_zeros(tensor[0].numel()).requires_grad_(True)
@@ -110,13 +110,13 @@ class FreeOutput:
             return self._loss_of(self.rebuilt([domain.map((rows @ weights + bias).reshape(tensor.shape))]))
 
         with torch.enable_grad():
-            return minimise([weights, bias], evaluate, _STEPS, enough)[1]
+            return minimize([weights, bias], evaluate, _STEPS, enough)[1]
 
     def _is_own_loss(self) -> bool:
         return all(tensor.dim() == 0 or tensor.numel() == 1 < self._samples for tensor in self.tensors)
 
     def _shared_axes(self, tensor: Tensor) -> tuple[int, ...]:
-        """Axes along which a constant prediction does not change: samples, and positions with a class each."""
+        """Return the axes along which a constant prediction does not vary: samples, and positions with a class each."""
         classes = class_axis(tensor, self._targets)
         if classes is not None:
             return tuple(axis for axis in range(tensor.dim()) if axis != classes)
@@ -133,10 +133,10 @@ class FreeOutput:
             return self._loss_of(rebuilt([domain.map(leaf) for leaf, domain in zip(leaves, domains)]))
 
         with torch.enable_grad():
-            return minimise(leaves, evaluate, _STEPS, enough)[1]
+            return minimize(leaves, evaluate, _STEPS, enough)[1]
 
     def _domains(self, leaves: list[Tensor], rebuilt: Rebuild) -> list[_Domain]:
-        """For each tensor the values that the loss takes: binary cross-entropy refuses what is not in [0, 1]."""
+        """Return the domain of each tensor: binary cross-entropy, for example, only accepts values in [0, 1]."""
 
         def refuses(index: int, shift: float) -> bool:
             moved = [leaf + shift if position == index else leaf for position, leaf in enumerate(leaves)]
@@ -156,7 +156,7 @@ class FreeOutput:
 
 
 def small(values: Tensor) -> Tensor:
-    """Values scaled down to a root mean square of 1: at large ones a loss may have no gradient."""
+    """Return values scaled down to an RMS of at most 1: for large values a loss may have no gradient."""
     return values / values.double().square().mean().sqrt().clamp_min(1.0).to(values)
 
 
@@ -165,7 +165,7 @@ Rebuild = Callable[[list[Tensor]], Any]
 
 @dataclass(frozen=True)
 class _Domain:
-    """A set of values as the image of all real numbers."""
+    """A set of values, as the image of all real numbers under ``map``."""
 
     map: Callable[[Tensor], Tensor]
     inverse: Callable[[Tensor], Tensor]
@@ -176,8 +176,8 @@ _POSITIVE = _Domain(torch.exp, lambda values: values.clamp_min(_INSIDE).log())
 _PROBABILITIES = _Domain(torch.sigmoid, lambda values: torch.logit(values.clamp(_INSIDE, 1 - _INSIDE)))
 
 
-def _normalised(tensor: Tensor) -> _Domain | None:
-    """The domain of outputs that are probabilities of classes, or logarithms of such, along an axis."""
+def _normalized(tensor: Tensor) -> _Domain | None:
+    """Return the domain of outputs that are probabilities of classes along an axis, or their logarithms."""
     for axis in (-1, 1) if tensor.dim() > 2 else (-1,):
         kind = output_kind(tensor, axis)
         if kind == "probabilities":

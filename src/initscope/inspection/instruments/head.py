@@ -1,4 +1,4 @@
-"""Head and loss: can the head of this model reach a low loss at all, whatever the layers before it learn?"""
+"""Head and loss: can the head of this model reach a low loss, whatever the layers before it learn?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from initscope.graph import Batch
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
 from initscope.inspection.instruments.free_output import FreeOutput, small
-from initscope.inspection.instruments.minimum import UNBOUNDED, minimise
+from initscope.inspection.instruments.minimum import UNBOUNDED, minimize
 from initscope.inspection.instruments.outputs import Loss, loss_value, own_loss
 from initscope.inspection.instruments.tape import Tail, Tape
 from initscope.results import Result
@@ -24,60 +24,60 @@ __all__ = ["Head", "HeadOutcome", "examine_head"]
 HeadOutcome = Literal["reaches", "floor", "unbounded", "constant", "stuck", "not examined"]
 
 _FLOOR = 0.05
-"""Share of the way from the best constant prediction to the lowest loss that a head may leave."""
+"""Share of the way from the best constant prediction to the lowest loss that a head may fail to reach."""
 _PARTLY = 0.3
-"""Share that may be left where only values without a gradient, as those cut off by a ReLU, are in the way."""
+"""The same share if only outputs without a gradient, such as those cut off by a ReLU, are the obstacle."""
 _FLAT = 0.01
-"""Share of values without a gradient from which on other values are tried."""
+"""Share of values without a gradient from which other initial values are tried."""
 _ENOUGH = 1e-3
-"""Loss, in units of that of the best constant prediction, that counts as the lowest."""
+"""Loss, over that of the best constant prediction, that counts as the lowest possible."""
 _STEPS = 300
 _WORK = 3e7
-"""Free values times steps: heads of many values, as of large vocabularies, get fewer steps."""
+"""Largest product of free values and steps: heads with many values, such as large vocabularies, get fewer steps."""
 _FEWEST_STEPS = 60
 _SLACK = 0.05
-"""Share of the range of outputs by which targets may lie outside: the range is found by trying values."""
+"""Distance by which targets may lie outside, over the output range: the range is estimated from random values."""
 
 
 @dataclass(frozen=True)
 class Head(Result):
-    """What the head, the part of a model after its last weights, and the loss allow.
+    """The losses that the head, the part of a model after its last weights, and the loss function allow.
 
     Attributes
     ----------
     outcome : str
-        ``reaches`` a low loss; has a ``floor`` above what free outputs reach; ``unbounded`` below; ``constant``: the
-        loss is the same whatever the last weights give; ``stuck``: it would change, but no gradient leads there;
-        ``not examined``, for the ``reason``.
+        ``reaches`` a low loss; has a ``floor`` above the loss of free outputs; ``unbounded`` below; ``constant``: the
+        loss does not depend on the last weights; ``stuck``: it does, but no gradient leads to a lower loss;
+        ``not examined``: see ``reason``.
     start : float or None
         Loss at initialization, on the batch.
     reached : float or None
-        Least loss where the outputs of the last weights are free values.
+        Lowest loss if the outputs of the last weights are free variables.
     free : float or None
-        Least loss where the model's outputs themselves are free values; None for a model that computes its own loss.
+        Lowest loss if the outputs of the model are free variables; None for a model that computes its own loss.
     constant : float or None
-        Loss of the best constant prediction: the same output for all samples.
+        Loss of the best constant prediction, the same output for all samples.
     paired : float or None
-        Least loss where the outputs are free values of the shape of the targets, if they have another shape but the
-        same number of values.
+        Lowest loss for free outputs with the shape of the targets, if the shapes differ but the number of values does
+        not.
     broadcast : bool
-        Whether that removes a floor: outputs and targets of different shapes are compared all with all.
+        Whether equal shapes would remove a floor: the loss broadcasts different shapes and compares all with all.
     output_range : tuple of float or None
-        Least and largest output that the head can give, infinite where there is no bound; None where unknown.
+        Range of the outputs that the head can give, infinite if unbounded; None if unknown.
     targets_outside : float or None
         Share of real-valued targets outside of this range.
     flat : float
         Share of the outputs of the last weights that get no gradient at initialization.
     elsewhere : float or None
-        Least loss from other values, all positive or all negative, where a floor is due to ``flat`` ones.
+        Lowest loss from other initial values, all positive or all negative, if ``flat`` outputs cause a floor.
     random : bool
-        Whether the head is random, as dropout is.
+        Whether the head is random, for example because of dropout.
     layers : int
-        Number of calls of weights whose outputs were freed.
+        Number of calls with weights whose outputs are free variables.
     samples : int
         Samples of the batch.
     reason : str
-        Why it was not examined, or what the outcome rests on.
+        Why it was not examined, or a condition of the outcome.
     """
 
     outcome: HeadOutcome
@@ -98,9 +98,9 @@ class Head(Result):
 
     @property
     def lowest(self) -> float | None:
-        """The loss that counts as lowest: that of free outputs, but 0 where only outputs beyond the head's go below.
+        """The lowest possible loss: that of free outputs, or 0 if the head cannot give the outputs that go below 0.
 
-        The log-probabilities of a log-softmax are at most 0; free values in their place are not.
+        The log-probabilities of a log-softmax, for example, are at most 0, but free values may be higher.
         """
         if self.reached is None or self.free is None:
             return self.reached
@@ -108,14 +108,14 @@ class Head(Result):
 
     @property
     def left(self) -> float:
-        """Share of the way from the best constant prediction to the lowest loss that the head leaves; 0 if unknown."""
+        """Share of the way from the best constant prediction to the lowest loss that the head cannot reach, or 0."""
         if self.reached is None or self.constant is None or self.lowest is None or self.constant <= self.lowest:
             return 0.0
         return (self.reached - self.lowest) / (self.constant - self.lowest)
 
     @property
     def levels(self) -> tuple[float | None, float | None]:
-        """The losses between which a model learns: that of the best constant prediction, and the lowest, if bounded."""
+        """Losses of which shares are counted: that of the best constant prediction, and the lowest, if bounded."""
         levels = (self.constant, self.lowest)
         constant, lowest = (None if level is None or level < UNBOUNDED else level for level in levels)
         return constant, lowest
@@ -124,15 +124,15 @@ class Head(Result):
 def examine_head(
     model: nn.Module, inputs: Any, targets: Any, loss: Loss | None, *, samples: int = SAMPLES, seed: int = 0
 ) -> Head:
-    """Find the least loss that the head of ``model`` can reach on a batch, without training.
+    """Find the lowest loss that the head of ``model`` can reach on a batch, without training.
 
-    The outputs of the last layers with weights become free values, which start where they are. What follows runs again
-    for each step, the layers before do not.
+    The outputs of the last layers with weights become free variables, which start at their present values. Each step
+    runs only the ops after them.
 
     Parameters
     ----------
     model : nn.Module
-        Left as it is. Runs in training mode, as it would be trained.
+        The model does not change. It runs in training mode, as it would be trained.
     inputs : Inputs or one batch of data
         See `initscope.graph.bind`.
     targets : any
@@ -140,9 +140,9 @@ def examine_head(
     loss : callable or None
         ``loss(output, targets)``; None: the loss that the model returns itself.
     samples : int
-        How many samples are used at most, chosen at random with all classes.
+        Largest number of samples, chosen at random with all classes.
     seed : int
-        Of the choice and of random heads.
+        Seed of the choice, and of random heads.
     """
     model = runnable(model)
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
@@ -153,13 +153,13 @@ def examine_head(
             return _Examination(model, batch, loss, seed).head()
     except Exception as error:  # whatever the model or the loss raises
         return Head("not examined", reason=f"{type(error).__name__}: {error}".strip().splitlines()[0])
-    finally:  # a model that is borrowed already is not put back by the context above
+    finally:  # if the model is borrowed already, the context above does not restore it
         for parameter, required in trainable:
             parameter.requires_grad_(required)
 
 
 class _Examination:
-    """One run of the model on a batch, and the minima that follow from it."""
+    """One run of the model on a batch, and the minima that are computed from it."""
 
     def __init__(self, model: nn.Module, batch: Batch, loss: Loss | None, seed: int) -> None:
         self.batch, self.loss, self.seed = batch, loss, seed
@@ -181,7 +181,7 @@ class _Examination:
         if tail is None or not tail.freed:
             constant = free.constant()
             head = replace(head, free=free.least(0.0, constant), constant=constant)
-            return replace(head, reason="no trainable layer that is seen by torch leads to the output")
+            return replace(head, reason="no trainable layer that PyTorch can trace leads to the output")
         values = _Values(tail, self.loss, self.batch.targets, free)
         head = replace(head, layers=len(tail.freed), random=values.random, flat=values.flat())
         depends, spread = values.probe(torch_generator(self.seed, "values of the head"))
@@ -190,7 +190,7 @@ class _Examination:
             constant = values.constant(self.samples)
         enough = _ENOUGH * max(0.0, free.start if constant is None else constant)
         head = replace(head, constant=constant, free=free.least(enough, constant), paired=free.paired(enough))
-        start, reached, outputs = values.minimise(enough)
+        start, reached, outputs = values.minimize(enough)
         if spread is not None:
             ends = [float(end) for output in outputs for end in (output.min(), output.max())]
             spread = min(*ends, spread[0]), max(*ends, spread[1])
@@ -202,12 +202,12 @@ class _Examination:
         if saturated < reached:
             head = _judged(replace(head, reached=saturated), depends)
         if head.outcome != "floor":
-            return replace(head, reason="from smaller outputs of the last weights: those it has get no gradient")
+            return replace(head, reason="from smaller outputs of the last weights: the present ones get no gradient")
         return _judged(replace(head, elsewhere=values.from_elsewhere(enough)), depends)
 
 
 def _judged(head: Head, depends: bool) -> Head:
-    """The outcome that the numbers mean."""
+    """Return the head with the outcome that the losses show."""
     start, reached, constant = head.start, head.reached, head.constant
     lowest = head.lowest
     assert start is not None
@@ -216,7 +216,7 @@ def _judged(head: Head, depends: bool) -> Head:
     if reached < UNBOUNDED * max(1.0, abs(start)):
         return replace(head, outcome="unbounded")
     if not depends:
-        return replace(head, outcome="constant", reason="the loss is the same whatever the last weights give")
+        return replace(head, outcome="constant", reason="the loss does not depend on the last weights")
     level = start if constant is None else constant
     scale = max(abs(level - lowest), 1e-3 * abs(start - lowest), 1e-9)
     if (
@@ -228,7 +228,7 @@ def _judged(head: Head, depends: bool) -> Head:
     if reached - lowest <= _FLOOR * scale:
         return replace(head, outcome="reaches")
     if head.elsewhere is not None and head.elsewhere - lowest <= _FLOOR * scale and reached - lowest <= _PARTLY * scale:
-        return replace(head, outcome="reaches", reason="but for outputs of the last weights that get no gradient yet")
+        return replace(head, outcome="reaches", reason="except for outputs of the last weights without a gradient")
     if lowest < UNBOUNDED * max(1.0, abs(start)) and reached < level - _FLOOR * max(abs(level), abs(level - start)):
         return replace(head, outcome="reaches", reason="free outputs have no lowest loss to compare with")
     if start - reached <= 0.01 * abs(start - lowest) and head.flat > 0.99:
@@ -237,7 +237,7 @@ def _judged(head: Head, depends: bool) -> Head:
 
 
 class _Values:
-    """The outputs of the last weights as free values, and trainable parameters after them."""
+    """The outputs of the last weights, and trainable parameters after them, as free variables."""
 
     def __init__(self, tail: Tail, loss: Loss | None, targets: Any, free: FreeOutput) -> None:
         self._tail, self._loss, self._targets, self._free = tail, loss, targets, free
@@ -251,7 +251,7 @@ class _Values:
         return loss_value(self._loss, self._free.rebuilt(outputs), self._targets)
 
     def flat(self) -> float:
-        """Share of the values without a gradient."""
+        """Return the share of the values without a gradient."""
         leaves = [value.clone().requires_grad_(True) for values in self._given for value in values]
         with torch.enable_grad():
             loss = self._loss_of(self._regrouped(leaves), list(self._tail.parameters))
@@ -261,30 +261,30 @@ class _Values:
         count = sum(g.numel() for g in gradients)
         return sum(int((g == 0).sum()) for g in gradients) / count if count else 1.0
 
-    def minimise(self, enough: float) -> tuple[float, float, list[Tensor]]:
-        """Loss at the present values, the least, and the outputs there."""
+    def minimize(self, enough: float) -> tuple[float, float, list[Tensor]]:
+        """Return the loss at the present values, the lowest loss, and the outputs there."""
         leaves = [value.clone() for values in self._given for value in values]
-        return self._minimised(leaves, lambda leaf: leaf, enough)
+        return self._minimized(leaves, lambda leaf: leaf, enough)
 
     def from_elsewhere(self, enough: float) -> float:
-        """Least loss from values of about 1 and of about -1."""
-        starts = [[sign * (value.abs() + 1) for values in self._given for value in values] for sign in (1, -1)]
-        return min(self._minimised(leaves, lambda leaf: leaf, enough)[1] for leaves in starts)
+        """Return the lowest loss from values of about 1 and of about -1."""
+        initial = [[sign * (value.abs() + 1) for values in self._given for value in values] for sign in (1, -1)]
+        return min(self._minimized(leaves, lambda leaf: leaf, enough)[1] for leaves in initial)
 
     def from_smaller(self, enough: float) -> float:
-        """Least loss from the values scaled down to about 1."""
+        """Return the lowest loss from the values scaled down to about 1."""
         leaves = [small(value) for values in self._given for value in values]
-        return self._minimised(leaves, lambda leaf: leaf, enough)[1]
+        return self._minimized(leaves, lambda leaf: leaf, enough)[1]
 
     def constant(self, samples: int) -> float | None:
-        """Least loss of values that are the same for all samples."""
+        """Return the lowest loss of values that are the same for all samples."""
         flat = [value for values in self._given for value in values]
         if not samples or any(value.dim() == 0 or len(value) != samples for value in flat):
             return None
         means = [value.mean(dim=0, keepdim=True) for value in flat]
-        return self._minimised(means, lambda leaf: leaf.expand(samples, *leaf.shape[1:]), 0.0)[1]
+        return self._minimized(means, lambda leaf: leaf.expand(samples, *leaf.shape[1:]), 0.0)[1]
 
-    def _minimised(
+    def _minimized(
         self, leaves: list[Tensor], shaped: Callable[[Tensor], Tensor], enough: float
     ) -> tuple[float, float, list[Tensor]]:
         bounds = [call.bounded for call, values in zip(self._tail.freed, self._given) for _ in values]
@@ -303,7 +303,7 @@ class _Values:
 
         steps = int(min(_STEPS, max(_FEWEST_STEPS, _WORK / work)))
         with torch.enable_grad():
-            first, least = minimise([*leaves, *parameters], evaluate, steps, enough)
+            first, least = minimize([*leaves, *parameters], evaluate, steps, enough)
         with torch.no_grad():
             return first, least, outputs()
 
@@ -313,7 +313,7 @@ class _Values:
 
     @torch.no_grad()
     def probe(self, generator: torch.Generator) -> tuple[bool, tuple[float, float] | None]:
-        """Whether the loss depends on the values, and the range of outputs, from random values of two sizes."""
+        """Return whether the loss depends on the values, and the output range, from random values at two scales."""
         losses, lows, highs = [float(self._loss_of(self._given, list(self._tail.parameters)))], [], []
         for size in (1e1, 1e4):
             values = [[size * torch.randn(v.shape, generator=generator).to(v) for v in vs] for vs in self._given]
@@ -332,7 +332,7 @@ class _Values:
 
 
 def _outside(targets: Any, outputs: list[Tensor], spread: tuple[float, float] | None) -> float | None:
-    """Share of real targets, one for each output, that lie beyond what the outputs can be."""
+    """Return the share of real targets, one per output, that lie outside of the output range."""
     if spread is None or not isinstance(targets, Tensor) or len(outputs) != 1:
         return None
     if targets.numel() != outputs[0].numel() or targets.numel() == 0:

@@ -1,4 +1,4 @@
-"""What carries over: predictions for samples that a copy was not trained on, and those in evaluation mode."""
+"""Generalization within a trial: predictions for held-out samples, and outputs in evaluation mode."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from initscope.inspection.instruments.training import Run, Setup, train
 __all__ = ["Evaluation", "HeldOut", "evaluated", "held_out"]
 
 _FEWEST = 16
-"""Samples of a half, at least."""
+"""Fewest samples of a half."""
 _PERMUTATIONS = 60
 _SETTLING = 200
-"""Forward passes after which running statistics count as settled."""
+"""Number of forward passes after which running statistics count as settled."""
 _SAME_ORDER = 0.99
-"""Correlation of ranks from which on outputs in evaluation mode are those of training on another scale."""
+"""Rank correlation from which outputs in evaluation mode are those of training mode on another scale."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How far predictions for samples that were not trained on beat chance, in standard deviations.
+    """Standard deviations by which predictions for held-out samples are better than chance.
 
     Attributes
     ----------
     model : float
-        Of copies of the model, in training or in evaluation mode, whichever is better.
+        For predictions of the copies, in training or in evaluation mode, whichever is better.
     neighbors : float or None
-        Of what the copies answer for the nearest sample that they were trained on; None where it is not known.
+        For the copies' answers at the nearest training sample; None if unknown.
     """
 
     model: float
@@ -47,8 +47,8 @@ def held_out(
 ) -> HeldOut | None:
     """Train a copy on one half of the batch and predict the other half, and the other way around.
 
-    The loss is compared with that for permuted targets: the mean over permutations minus the loss, over their
-    deviation. None where there are too few samples.
+    The loss is compared with losses for permuted targets: the mean over permutations minus the loss, divided by their
+    standard deviation. None if there are too few samples.
     """
     batch, scores = setup.batch, []
     count = len(batch)
@@ -70,7 +70,7 @@ def held_out(
 
 
 def _joined(scores: tuple[float | None, ...]) -> float | None:
-    """Of both halves."""
+    """Return the combined score of both halves."""
     known = [score for score in scores if score is not None]
     return sum(known) / len(known) ** 0.5 if len(known) == len(scores) else None
 
@@ -82,9 +82,9 @@ def _output(model: nn.Module, batch: Batch) -> Any:
 
 
 def _nearest_answers(output: Any, known: Batch, others: Batch) -> Any:
-    """The outputs for the nearest of the ``known`` samples of each of the ``others``.
+    """Return, for each of the ``others``, the output at the nearest of the ``known`` samples.
 
-    None where they have no rows, and for ids: a table holds nothing of those that were not trained on.
+    None if outputs have no sample axis, or if inputs are ids: an embedding learns nothing about other ids.
     """
     rows = all(tensor.dim() and len(tensor) == len(known) for tensor in real_tensors(output))
     if not rows or not all(tensor.is_floating_point() for tensor in known.inputs.sample_tensors()):
@@ -99,7 +99,7 @@ def _nearest_answers(output: Any, known: Batch, others: Batch) -> Any:
 
 
 def _beats_chance(loss: Loss | None, output: Any, batch: Batch, seed: int) -> float | None:
-    """The loss for permuted targets minus that for the real ones, in deviations over permutations."""
+    """Return the mean loss for permuted targets minus the loss for the real ones, in standard deviations."""
     if output is None:
         return None
     draws, values, targets, count = generator(seed, "targets of other samples"), [], batch.targets, len(batch)
@@ -119,14 +119,14 @@ def _ordered(targets: Any, order: Tensor, count: int) -> Any:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Losses of a trained copy on the batch that it was trained on, and whether outputs mean the same.
+    """Losses of a trained copy on its own batch, and whether outputs mean the same in both modes.
 
     Attributes
     ----------
     training, evaluation : float
         In training mode, and in evaluation mode after running statistics have settled.
     same_order : bool
-        Whether the outputs in evaluation mode order values as those in training mode: a softmax or another scale.
+        Whether outputs have the same order in both modes, as those of a softmax or on another scale have.
     """
 
     training: float
@@ -137,21 +137,21 @@ class Evaluation:
 def evaluated(run: Run, batch: Batch, loss: Loss | None, worse: Callable[[float, float], bool]) -> Evaluation | None:
     """Evaluate the copy of a run in both modes.
 
-    Where evaluation is ``worse`` running statistics get many more passes without an update of the weights, as a trial
-    is too short for them.
+    If evaluation mode is ``worse``, running statistics get many more passes without updates of the weights, because a
+    trial is too short for them.
     """
     if run.model is None or batch.targets is None:
         return None
     model = run.model
     trained = _output(model.train(), batch)
     training = _loss_of(loss, trained, batch)
-    found = _output(model.eval(), batch)
-    if worse(training, _loss_of(loss, found, batch)):
+    evaluated = _output(model.eval(), batch)
+    if worse(training, _loss_of(loss, evaluated, batch)):
         model.train()
         for _ in range(_SETTLING):
             _output(model, batch)
-        found = _output(model.eval(), batch)
-    return Evaluation(training, _loss_of(loss, found, batch), _same_order(trained, found))
+        evaluated = _output(model.eval(), batch)
+    return Evaluation(training, _loss_of(loss, evaluated, batch), _same_order(trained, evaluated))
 
 
 def _loss_of(loss: Loss | None, output: Any, batch: Batch) -> float:
@@ -160,7 +160,7 @@ def _loss_of(loss: Loss | None, output: Any, batch: Batch) -> float:
 
 
 def _same_order(first: Any, second: Any) -> bool:
-    """Whether the real tensors of two outputs have the same order, of all values or of those of each sample."""
+    """Return whether the real tensors of two outputs have the same order, overall or within each sample."""
     pairs = list(zip(real_tensors(first), real_tensors(second), strict=False))
     if not pairs or any(a.shape != b.shape or not a.dim() for a, b in pairs):
         return True  # outputs of another form are not compared
@@ -171,7 +171,7 @@ def _same_order(first: Any, second: Any) -> bool:
 
 
 def _rank_correlation(first: Tensor, second: Tensor) -> float:
-    """Mean correlation of the ranks in each row; 0 where a row has one value."""
+    """Return the mean rank correlation over the rows; 0 if a row has one value."""
     if first.shape[1] < 2:
         return 0.0
     ranks = torch.stack([values.argsort(dim=1).argsort(dim=1).double() for values in (first, second)])

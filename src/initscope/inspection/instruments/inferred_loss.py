@@ -1,4 +1,4 @@
-"""The loss that outputs and targets leave no doubt about, where none is given."""
+"""The loss that clearly fits outputs and targets, if none is given."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from initscope.inspection.instruments.scores import ROUNDING, OutputKind, class_
 __all__ = ["InferredLoss", "infer_loss"]
 
 _IGNORED = -100
-"""The class that torch's losses leave out."""
+"""The class index that PyTorch's losses ignore."""
 
 
 class InferredLoss(NamedTuple):
-    """A loss that is assumed: the function, its name, and why it."""
+    """An assumed loss: the function, its name, and the reason for it."""
 
     function: Loss
     name: str
@@ -27,16 +27,16 @@ class InferredLoss(NamedTuple):
 
 
 def infer_loss(output: Any, targets: Any, *, kind: OutputKind | None = None) -> InferredLoss | None:
-    """The loss that fits outputs and targets; None where several do, or none.
+    """Return the loss that fits outputs and targets; None if several do, or none.
 
     Parameters
     ----------
     output : any
-        What the model returns; of a tuple or dict the first tensor of real numbers counts.
+        What the model returns; in a tuple or dict the first tensor of real numbers counts.
     targets : Tensor, or a dict that holds one
         Integers: classes. Real numbers: values.
     kind : str or None
-        What the model ends in, where it is known; None: what the values look like.
+        Kind of the last op, if known; None: what the values look like.
     """
     if own_loss(output) is not None:
         return InferredLoss(_own_loss, "the model's own loss", "the model returns a loss")
@@ -58,9 +58,9 @@ def infer_loss(output: Any, targets: Any, *, kind: OutputKind | None = None) -> 
 def _of_classes(scores: Tensor, axis: int, kind: OutputKind) -> InferredLoss:
     classes = f"the targets are integers and there are {scores.shape[axis]} outputs, one for each class"
     if kind == "log-probabilities":
-        return InferredLoss(LOSSES["nll"], "nll", f"{classes}, that are logarithms of probabilities")
+        return InferredLoss(LOSSES["nll"], "nll", f"{classes}, which are log-probabilities")
     if kind == "probabilities":
-        why = "that are probabilities; cross_entropy would apply a second softmax: pass loss= to be sure"
+        why = "which are probabilities; cross_entropy would apply a second softmax: pass loss= to be sure"
         return InferredLoss(_NLL_OF_PROBABILITIES, "nll of log(output)", f"{classes}, {why}")
     return InferredLoss(LOSSES["cross-entropy"], "cross-entropy", classes)
 
@@ -70,9 +70,9 @@ def _of_values(scores: Tensor, targets: Tensor, kind: OutputKind) -> InferredLos
     binary = bool(((values == 0) | (values == 1)).all())
     columns = scores.dim() > 1 and scores.shape[-1] > 1 and targets.shape == scores.shape and scores.dim() == 2
     if columns and bool((values >= 0).all()) and bool(((values.sum(dim=-1) - 1).abs() < ROUNDING).all()):
-        shares = "each row of the targets sums to 1, as probabilities of classes do"
+        shares = "each row of the targets sums to 1, as class probabilities do"
         if kind == "log-probabilities":
-            return InferredLoss(LOSSES["kl-div"], "kl-div", f"{shares}, and the outputs are logarithms of such")
+            return InferredLoss(LOSSES["kl-div"], "kl-div", f"{shares}, and the outputs are log-probabilities")
         if kind == "probabilities":
             return InferredLoss(LOSSES["mse"], "mse", f"{shares}, and so do the outputs: pass loss= to be sure")
         return InferredLoss(LOSSES["cross-entropy"], "cross-entropy", shares)
@@ -83,7 +83,7 @@ def _of_values(scores: Tensor, targets: Tensor, kind: OutputKind) -> InferredLos
         return InferredLoss(LOSSES["bce-with-logits"], "bce-with-logits", f"{reason}, and the outputs are not bounded")
     if not targets.is_floating_point() and targets.shape != scores.shape and scores.shape[-1] != 1:
         return None
-    same = "of the output's shape" if targets.shape == scores.shape else "as many as outputs"
+    same = "of the output's shape" if targets.shape == scores.shape else "one for each output"
     numbers = "real numbers" if targets.is_floating_point() else "integers other than 0 and 1"
     return InferredLoss(LOSSES["mse"], "mse", f"the targets are {numbers}, {same}")
 
@@ -98,7 +98,7 @@ def _own_loss(output: Any, targets: Any) -> Tensor:
 
 
 def _of_entry(loss: Loss) -> Loss:
-    """A loss for targets that are the only tensor of a dict."""
+    """Return the loss applied to the only tensor of a dict of targets."""
     return lambda output, targets: loss(output, next(v for v in targets.values() if isinstance(v, Tensor)))
 
 

@@ -1,4 +1,4 @@
-"""Losses by the names that the command line takes."""
+"""Losses by their names on the command line."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["LOSSES", "NamedLoss", "loss_named"]
 
 @dataclass(frozen=True)
 class NamedLoss:
-    """A loss of torch for outputs as they come: of a tuple or a dict the first tensor of real numbers counts.
+    """A PyTorch loss for model outputs: in a tuple or a dict the first tensor of real numbers counts.
 
     Attributes
     ----------
     name : str
-        As the command line has it.
+        Name on the command line.
     function : callable
-        Of torch.
+        The PyTorch function.
     classes : bool
-        Whether targets are classes, which lie on the axis that the targets lack; otherwise targets become real numbers,
-        and of the shape of the output where they have the same number of values.
+        Whether targets are classes, so that they lack the class axis; otherwise targets become real numbers, in the
+        shape of the output if they have the same number of values.
     """
 
     name: str
@@ -37,7 +37,7 @@ class NamedLoss:
     classes: bool = False
 
     def __call__(self, output: Any, targets: Any) -> Tensor:
-        """The loss of outputs for these targets."""
+        """Return the loss of outputs for these targets."""
         scores = next(iter(real_tensors(output)), None)
         if scores is None or not isinstance(targets, Tensor):
             raise InputError(f"loss = {self.name!r} takes tensors; pass a function of output and targets as loss=")
@@ -79,7 +79,7 @@ _OTHER_NAMES = {
 
 
 def loss_named(name: str) -> Loss:
-    """The loss of that name; ``module:function`` and ``file.py:function`` name functions of output and targets."""
+    """Return the loss of that name; ``module:function`` and ``file.py:function`` take output and targets."""
     key = name.lower().replace("_", "-").removesuffix("-loss")
     key = _OTHER_NAMES.get(key, key)
     if key in LOSSES:

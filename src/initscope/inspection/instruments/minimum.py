@@ -1,4 +1,4 @@
-"""Minimize a loss over free values: by signs of gradients, whose steps fit any scale, or by Adam where it is random."""
+"""Minimize a loss over free variables: by signs of gradients, which fit any scale, or by Adam if it is random."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["UNBOUNDED", "minimise"]
+__all__ = ["UNBOUNDED", "minimize"]
 
 UNBOUNDED = -1e3
-"""Loss, in units of the first one or of 1, below which it counts as having no lower bound."""
+"""Loss, over the first one or 1, below which it counts as unbounded."""
 _PATIENCE = 25
-"""Steps without progress after which the minimum counts as reached."""
+"""Number of steps without progress after which the minimum counts as reached."""
 _PROGRESS = 1e-4
 """Relative fall of the loss that counts as progress."""
 _LARGEST_STEP = 1e6
 _REPEATS = 8
-"""Runs over which a random loss is averaged."""
+"""Number of runs over which a random loss is averaged."""
 
 
-def minimise(
+def minimize(
     values: Sequence[Tensor], evaluate: Callable[[], Tensor], steps: int = 300, enough: float = 0.0
 ) -> tuple[float, float]:
-    """Change ``values`` in place so that ``evaluate()`` becomes small; return the loss before and the least after.
+    """Change ``values`` in place so that ``evaluate()`` becomes small; return the loss before and the lowest loss.
 
-    A loss between 0 and ``enough`` counts as the least.
+    A loss between 0 and ``enough`` counts as the lowest.
 
-    Rprop (Riedmiller & Braun 1993) moves each value by a step of its own, which grows while the sign of its gradient
-    stays and shrinks when it changes: free values have no common scale, from log-probabilities to prices of cars.
-    Where the loss is random, as with dropout, Adam with a decreasing rate takes its place, and both numbers are means.
+    Rprop (Riedmiller & Braun 1993) has a step size for each value. It grows while the sign of the gradient stays and
+    shrinks when the sign changes. Free values have no common scale: log-probabilities and prices of cars differ.
+    If the loss is random, as with dropout, Adam with a decreasing rate replaces Rprop, and both losses are means.
     """
     with torch.no_grad():
         first, again = (float(evaluate()) for _ in range(2))
     if abs(first - again) > 1e-9 * max(1.0, abs(first)):
-        return _minimise_mean(values, evaluate, steps)
+        return _minimize_mean(values, evaluate, steps)
     least = first
     rate = max(_first_step(values), min(_LARGEST_STEP, _linear_step(values, evaluate)))
     optimizer = torch.optim.Rprop(values, lr=rate, etas=(0.5, 1.3), step_sizes=(1e-9, 1e8))
@@ -57,13 +57,13 @@ def minimise(
 
 
 def _first_step(values: Sequence[Tensor]) -> float:
-    """A tenth of the root mean square of the values, or of 1 if that is more."""
+    """Return a tenth of the root mean square of the values, or of 1 if that is more."""
     squares = sum(float(value.detach().double().square().sum()) for value in values)
     return 0.1 * max(1.0, math.sqrt(squares / max(1, sum(value.numel() for value in values))))
 
 
 def _linear_step(values: Sequence[Tensor], evaluate: Callable[[], Tensor]) -> float:
-    """A tenth of the step of all values that would take the loss to 0 if it were linear: the scale of the targets."""
+    """Return a tenth of the common step that would bring a linear loss to 0: the scale of the targets."""
     loss = evaluate()
     if not loss.requires_grad:
         return 0.0
@@ -72,7 +72,7 @@ def _linear_step(values: Sequence[Tensor], evaluate: Callable[[], Tensor]) -> fl
     return 0.1 * abs(float(loss.detach())) / total if total > 0 else 0.0
 
 
-def _minimise_mean(values: Sequence[Tensor], evaluate: Callable[[], Tensor], steps: int) -> tuple[float, float]:
+def _minimize_mean(values: Sequence[Tensor], evaluate: Callable[[], Tensor], steps: int) -> tuple[float, float]:
     first = _mean(evaluate)
     rate = 3 * _first_step(values)
     optimizer = torch.optim.Adam(values, lr=rate)

@@ -1,4 +1,4 @@
-"""Optimizers as users give them, an instance, a class, a factory or a name, made again for a copy of the model."""
+"""Optimizers from an instance, a class, a factory or a name, created again for a copy of the model."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from initscope.models.loading import load_factory
 __all__ = ["DEFAULT_RATE", "OptimizerSpec", "adapts", "for_versions", "optimizer_named", "optimizer_names", "rate_of"]
 
 DEFAULT_RATE = 1e-3
-"""Rate of the Adam that is assumed where no optimizer is given."""
+"""Learning rate of the Adam that is assumed if no optimizer is given."""
 _FUSED = (torch.optim.Adam, torch.optim.AdamW)
-"""Optimizers whose fused step, which differs by rounding only, takes a quarter of the time on a CPU."""
+"""Optimizers whose fused step, which differs only by rounding, takes a quarter of the time on a CPU."""
 
 
 def optimizer_names() -> dict[str, type[Optimizer]]:
-    """The optimizers of torch by their names in lower case."""
+    """Return the optimizers of PyTorch by their names in lower case."""
     members = vars(torch.optim).values()
     classes = [m for m in members if isinstance(m, type) and issubclass(m, Optimizer) and m is not Optimizer]
     return {kind.__name__.lower(): kind for kind in classes}
 
 
 def optimizer_named(name: str) -> Any:
-    """The class of that name, such as ``adam``; ``module:function`` and ``file.py:function`` name factories."""
+    """Return the class of that name, such as ``adam``; ``module:function`` and ``file.py:function`` name factories."""
     known = optimizer_names()
     key = name.lower().replace("-", "").replace("_", "")
     if key not in known and ":" in name:
@@ -42,7 +42,7 @@ def optimizer_named(name: str) -> Any:
 
 
 class OptimizerSpec:
-    """What the user trains with, to be made again for copies of the model.
+    """The user's optimizer, to be created again for copies of the model.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class OptimizerSpec:
         self._optimizer, self._rate = optimizer, lr
 
     def copies(self, model: nn.Module, loss: Any, factor: float = 1.0) -> tuple[nn.Module, Any, Optimizer]:
-        """Copies of the model and of a loss that is a module, and an optimizer for them, its rate times ``factor``."""
+        """Return copies of the model and of a loss module, and their optimizer, with its rate times ``factor``."""
         memo: dict[int, Any] = {}
         model_copy = copy.deepcopy(model, memo)
         loss_copy = copy.deepcopy(loss, memo) if isinstance(loss, nn.Module) else loss
@@ -85,12 +85,12 @@ class OptimizerSpec:
         if base is not None:
             wanted = base if self._rate is None else self._rate
             for group in optimizer.param_groups:
-                own = float(group.get("initial_lr", group["lr"]))
-                group["lr"] = wanted * factor * (own / base if base else 1.0)
+                rate = float(group.get("initial_lr", group["lr"]))
+                group["lr"] = wanted * factor * (rate / base if base else 1.0)
         return model_copy, loss_copy, optimizer
 
     def left_out(self, model: nn.Module) -> tuple[str, ...]:
-        """Names of trainable parameters that the optimizer does not hold."""
+        """Return the names of trainable parameters that the optimizer does not hold."""
         version, _, optimizer = self.copies(model, None)
         held = {id(p) for group in optimizer.param_groups for p in group["params"]}
         return tuple(name for name, p in version.named_parameters() if p.requires_grad and id(p) not in held)
@@ -113,12 +113,12 @@ class OptimizerSpec:
 
 
 def adapts(optimizer: Optimizer) -> bool:
-    """Whether steps are divided by the size of gradients, as those of Adam, RMSprop and Adagrad are."""
+    """Return whether steps are divided by the size of gradients, as in Adam, RMSprop and Adagrad."""
     return any(name in optimizer.param_groups[0] for name in ("betas", "alpha", "lr_decay"))
 
 
 def rate_of(optimizer: Optimizer) -> float | None:
-    """The largest learning rate of the groups, before any schedule; None where the optimizer has none."""
+    """Return the largest learning rate of the groups, before any schedule; None if the optimizer has none."""
     rates = [group.get("initial_lr", group.get("lr")) for group in optimizer.param_groups]
     numbers = [float(rate) for rate in rates if rate is not None]
     return max(numbers) if len(numbers) == len(rates) and numbers else None
@@ -151,9 +151,9 @@ def for_versions(optimizer: Any, model: nn.Module) -> Any:
 
 
 def _copied(optimizer: Optimizer, memo: dict[int, Any]) -> Optimizer:
-    """The same optimizer for the copies in ``memo``, without state."""
+    """Return the same optimizer for the copies in ``memo``, without its state."""
     result: Optimizer = copy.deepcopy(optimizer, memo)
-    for name, value in vars(optimizer).items():  # torch copies only defaults, state and groups; schedules wrap methods
+    for name, value in vars(optimizer).items():  # torch copies only defaults, state, groups; schedules wrap methods
         if name not in vars(result) and not callable(value):
             setattr(result, name, copy.deepcopy(value, memo))
     result.state.clear()

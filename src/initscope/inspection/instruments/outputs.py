@@ -1,4 +1,4 @@
-"""Outputs of models, in any container (tuples, dicts, dataclasses, Hugging Face's), and the value of a loss on them."""
+"""Outputs of models in any container (tuples, dicts, dataclasses, Hugging Face), and the value of a loss on them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Loss = Callable[[Any, Any], Any]
 
 
 def real_tensors(output: Any) -> list[Tensor]:
-    """All floating-point tensors of an output, in order."""
+    """Return all floating-point tensors of an output, in order."""
     return [tensor for _, tensor in named_tensors(_opened(output), "") if tensor.is_floating_point()]
 
 
 def with_tensors(output: Any, pairs: list[tuple[Tensor, Tensor]]) -> Any:
-    """The output with the second tensor of each pair in the place of the first."""
+    """Return the output with the first tensor of each pair replaced by the second."""
     replacements = {id(old): new for old, new in pairs}
     return replace_tensors(output, lambda tensor: replacements.get(id(tensor), tensor))
 
 
 def replace_tensors(value: Any, replace: Callable[[Tensor], Tensor]) -> Any:
-    """A copy of ``value`` of the same types, with ``replace`` applied to every tensor inside."""
+    """Return a copy of ``value`` of the same types, with ``replace`` applied to every tensor inside."""
     if isinstance(value, Tensor):
         return replace(value)
     if isinstance(value, (tuple, list)):
         items = [replace_tensors(item, replace) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, Mapping):  # Hugging Face's outputs are mappings that also keep attributes
+    if isinstance(value, Mapping):  # Hugging Face's outputs are mappings that also have attributes
         result: Any = copy.copy(value)
         for key, item in value.items():
             result[key] = replace_tensors(item, replace)
@@ -50,15 +50,15 @@ def replace_tensors(value: Any, replace: Callable[[Tensor], Tensor]) -> Any:
 
 
 def own_loss(output: Any) -> Tensor | None:
-    """The scalar that a model computes as its own loss, as Hugging Face models do when they are given labels."""
+    """Return the loss that a model computes itself, as Hugging Face models do if they get labels, else None."""
     value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     return value if isinstance(value, Tensor) and value.numel() == 1 else None
 
 
 def loss_value(loss: Loss | None, output: Any, targets: Any) -> Tensor:
-    """The scalar to minimize: ``loss(output, targets)`` or, without a loss, the model's own.
+    """Return the scalar to minimize: ``loss(output, targets)`` or, without a loss, the model's own loss.
 
-    Of a loss that returns a tuple the first member counts, of a dict the entry ``loss``.
+    If a loss returns a tuple, its first member counts; in a dict, the entry ``loss``.
     """
     value = own_loss(output) if loss is None else loss(output, targets)
     if loss is None and value is None:
@@ -75,7 +75,7 @@ def loss_value(loss: Loss | None, output: Any, targets: Any) -> Tensor:
 
 
 def _has_tensors(value: Any) -> bool:
-    """Whether an object that is no container keeps tensors in its attributes."""
+    """Return whether an object that is not a container has tensors in its attributes."""
     fields = getattr(value, "__dict__", None)
     if not fields or isinstance(value, (type, torch.nn.Module)):
         return False

@@ -19,27 +19,27 @@ from initscope.results import Result
 __all__ = ["Pairing", "examine_pairing"]
 
 _SAMPLES = 29
-"""Samples of the batch, at most: few other axes are as long."""
+"""Largest number of samples in the batch: few other axes are that long."""
 _PROBES = 12
-"""Targets that are changed, one at a time."""
+"""Number of targets that are changed, one at a time."""
 _CLEAR = 0.5
-"""Share of the largest change from which on an output counts as compared with a target."""
+"""Share of the largest change from which an output counts as compared with a target."""
 _NONE = 1e-2
-"""Share of the largest change below which an output has nothing to do with a target."""
+"""Share of the largest change below which an output counts as unrelated to a target."""
 
 
 @dataclass(frozen=True)
 class Pairing(Result):
-    """Where the loss compares targets: shares of the targets that were changed and have an effect.
+    """The outputs that the loss compares with changed targets, as shares of the changed targets that have an effect.
 
     Attributes
     ----------
     probed : int
-        Targets that were changed, one at a time, and whose change has an effect.
+        Number of targets whose change has an effect; they are changed one at a time.
     other_samples : float
-        Share whose change has an effect on outputs of other samples, and none on those of their own sample.
+        Share whose change affects outputs of other samples, but not those of their own sample.
     other_positions : float
-        Share whose change has an effect on several positions of their sample, but not on their own.
+        Share whose change affects several positions of their sample, but not their own.
     """
 
     probed: int = 0
@@ -50,10 +50,10 @@ class Pairing(Result):
 def examine_pairing(
     model: nn.Module, inputs: Any, targets: Any, loss: Loss | None, *, samples: int = _SAMPLES, seed: int = 0
 ) -> Pairing | None:
-    """Change single targets of a batch and record which outputs the gradient of the loss changes at.
+    """Change single targets of a batch and record at which outputs the gradient of the loss changes.
 
-    Call it inside of `borrowed`. None where the loss reads several tensors or is random, where the axes of outputs and
-    targets do not correspond, or where something raises.
+    Call it inside of `borrowed`. None if the loss reads several tensors or is random, if the axes of outputs and
+    targets do not correspond, or if something raises.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ def examine_pairing(
     inputs, targets, loss
         See `examine_head`.
     samples : int
-        How many samples are used at most.
+        Largest number of samples.
     seed : int
-        Of the choice of samples and targets.
+        Seed of the choice of samples and targets.
     """
     try:
         batch = draw_batch(model, inputs, targets, samples, seed)
@@ -83,7 +83,7 @@ def _paired(output: Any, batch: Batch, loss: Loss | None, seed: int) -> Pairing 
         return None
     free = FreeOutput(output, targets, loss, samples)
     axes = _corresponding(free.tensors[0].shape, targets.shape, samples) if len(free.tensors) == 1 else None
-    if axes is None or samples in targets.shape[1:]:  # which axis holds the samples is not clear
+    if axes is None or samples in targets.shape[1:]:  # it is unclear which axis holds the samples
         return None
     values = free.tensors[0].detach().clone().requires_grad_(True)
 
@@ -101,11 +101,11 @@ def _paired(output: Any, batch: Batch, loss: Loss | None, seed: int) -> Pairing 
 
 
 def _corresponding(outputs: torch.Size, targets: torch.Size, samples: int) -> tuple[int, ...] | None:
-    """The axis of the outputs for each axis of the targets, by their lengths; None where it is not clear."""
+    """Return the axis of the outputs for each axis of the targets, by their lengths; None if that is ambiguous."""
     if outputs == targets:
         return tuple(range(len(targets)))
     without = [axis for axis in range(1, len(outputs)) if outputs[:axis] + outputs[axis + 1 :] == targets]
-    if without:  # the axis of the classes
+    if without:  # without the axis of the classes
         return tuple(axis for axis in range(len(outputs)) if axis != without[-1 if len(outputs) == 3 else 0])
     axes = tuple(outputs.index(length) for length in targets if length in outputs)
     unique = len(set(axes)) == len(targets) and all(outputs.count(outputs[axis]) == 1 for axis in axes)
@@ -113,16 +113,16 @@ def _corresponding(outputs: torch.Size, targets: torch.Size, samples: int) -> tu
 
 
 def _chosen(targets: Tensor, seed: int) -> list[tuple[int, ...]]:
-    """Indices of targets at random."""
+    """Return random indices of targets."""
     generator = torch_generator(seed, "targets to change")
     flat = torch.randperm(targets.numel(), generator=generator)[:_PROBES]
-    return [tuple(int(i) for i in torch.unravel_index(place, targets.shape)) for place in flat]
+    return [tuple(int(i) for i in torch.unravel_index(position, targets.shape)) for position in flat]
 
 
 def _effect(
     slope: Callable[[Tensor], Tensor], before: Tensor, targets: Tensor, index: tuple[int, ...], axes: tuple[int, ...]
 ) -> tuple[bool, bool] | None:
-    """Whether another value of one target changes other samples only, and several other positions only."""
+    """Return whether changing one target affects only other samples, and only other positions of its own sample."""
     others = targets[targets != targets[index]]
     if not len(others):
         return None

@@ -12,8 +12,8 @@ __all__ = ["RateScan", "scan_rates"]
 
 _LEAST = 1e-9
 _LARGEST, _LARGEST_ADAPTIVE = 1e5, 0.1
-"""Largest rates that are tried, as a loss may be divided twice, and of optimizers whose steps do not depend on the size
-of gradients, as Adam's."""
+"""Largest rates to try: for plain gradient descent, whose loss may have been averaged twice, and for optimizers such as
+Adam, whose steps do not depend on the size of gradients."""
 _STEP = 10**0.5
 
 
@@ -27,7 +27,7 @@ class RateScan:
     passes: int
 
     def best(self, tie: float) -> int | None:
-        """Index of the smallest rate whose loss is at most ``tie`` above the least."""
+        """Return the index of the smallest rate whose loss is at most ``tie`` above the lowest."""
         least = min(self.losses)
         return (
             next((i for i, loss in enumerate(self.losses) if loss <= least + tie), None) if least < math.inf else None
@@ -37,9 +37,9 @@ class RateScan:
 def scan_rates(
     setup: Setup, rate: float, user: Run, steps: int, passes: int, constant: float | None, lowest: float | None
 ) -> RateScan:
-    """Train at rates around ``rate`` by half decades, nearest first, until ``passes`` are spent.
+    """Train at rates around ``rate`` in half decades, nearest first, until ``passes`` are used up.
 
-    Larger rates are given up where the loss diverges, smaller ones where two in a row are not better.
+    The search stops upwards if the loss diverges, and downwards if two rates in a row are not better.
     """
     level = user.losses[0] if constant is None else constant
     largest = max(rate, _LARGEST_ADAPTIVE if user.adapts else _LARGEST)
@@ -49,7 +49,7 @@ def scan_rates(
     def stop(losses: list[float]) -> bool:
         return diverges(losses, constant) or clearly_learns(losses, constant, lowest, steps)
 
-    directions = {-1: 0, 1: 0}  # how often in a row it became worse
+    directions = {-1: 0, 1: 0}  # how many rates in a row were worse
     if math.isinf(runs_by_step[0][0]):
         directions.pop(1)
     distance = 0

@@ -1,4 +1,4 @@
-"""`Runs`: the batch of a trial, its runs, the losses that they are compared with, and what is left of the budget."""
+"""`Runs`: the batch of a trial, its runs, the losses that they are compared with, and the remaining budget."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from initscope.inspection.instruments.training import Run, Setup, train
 __all__ = ["Runs"]
 
 _SLOW = 0.05
-"""Seconds of a pass from which on all threads of the user are used."""
+"""Seconds per pass from which all threads of the user are used."""
 _MEASURED = 2
-"""Steps of a run that measures how long a pass takes: the first is slower, and some mistakes show in the second."""
+"""Steps of a run that measures the time of a pass: the first is slower, and some errors only occur in the second."""
 _CHECK_EVERY = 10
-"""Steps between two looks at whether a curve still falls."""
+"""Number of steps between two tests of whether a curve still falls."""
 
 
 class Runs:
-    """The runs of one trial, and what is left of its budget."""
+    """The runs of one trial, and its remaining budget."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Runs:
         self.samples = len(self.batch) if any(self.batch.inputs.batched) else 0
 
     def _planned(self) -> tuple[Setup, Cost | None, Run]:
-        """The largest batch of which the budget allows enough passes, and a short run on it."""
+        """Return the largest batch for which the budget allows enough passes, and a short run on it."""
         setup, run = self._measured(self.budget.fewest_samples)
         if not run.failed and run.seconds > _SLOW:
             all_threads()
@@ -71,7 +71,7 @@ class Runs:
         return setup, None if run.failed else cost_of(self.budget, run.seconds, len(setup.batch)), run
 
     def _measured(self, samples: int) -> tuple[Setup, Run]:
-        """A batch, and a run that measures how long a pass takes."""
+        """Return a batch, and a run that measures the time of a pass."""
         batch = draw_batch(self.model, *self.data, samples, self.seed)
         setup = Setup(self.model, batch, self.loss, self.spec, self.seed, self.clock, self.budget.seconds)
         return setup, self.trained(setup, _MEASURED)
@@ -83,12 +83,12 @@ class Runs:
         return run
 
     def left(self) -> int:
-        """Passes for which there is time."""
+        """Return the number of passes that fit into the remaining time."""
         assert self.cost is not None
         return int((self.budget.seconds - self.clock()) / max(1e-9, self.cost.pass_seconds))
 
     def find_levels(self) -> str:
-        """Set the losses of the best constant prediction and of free outputs; say why, where shares mean nothing."""
+        """Set the losses of the best constant prediction and of free outputs; return why shares mean nothing, if so."""
         head = examine_head(self.model, self.batch.inputs, self.batch.targets, self.loss, samples=max(1, self.samples))
         if head.outcome == "unbounded":
             return "the loss has no lower bound"
@@ -102,25 +102,25 @@ class Runs:
 
     @property
     def level(self) -> float:
-        """The loss below which something is learned: that of the best constant prediction, else the first one."""
+        """The loss below which a model has learned: that of the best constant prediction, else the first loss."""
         return self.first.losses[0] if self.constant is None else self.constant
 
     def share(self, losses: list[float]) -> float | None:
-        """Share of the possible fall at the end of a curve."""
+        """Return the share of the possible fall at the end of a curve."""
         return fall_share(recent(losses), self.level, self.lowest)
 
     def falls(self, losses: list[float]) -> bool:
-        """Whether a curve still falls fast enough to learn before long."""
+        """Return whether a curve still falls fast enough to learn soon."""
         lowest = 0.0 if self.lowest is None else self.lowest
         return still_falls(losses, self.level - LEARNS * (self.level - lowest))
 
     def until_clear(self, losses: list[float]) -> bool:
-        """Stop where the answer is clear."""
+        """Return whether to stop because the answer is clear."""
         learns = clearly_learns(losses, self.level, self.lowest, self.budget.fewest_passes)
         return learns or diverges(losses, self.constant)
 
     def until_flat(self, losses: list[float]) -> bool:
-        """Stop there, or after the planned number of passes where the curve does not fall any more."""
+        """Return whether to stop: the answer is clear, or the curve is flat after the planned number of passes."""
         assert self.cost is not None
         if self.until_clear(losses):
             return True
@@ -128,7 +128,7 @@ class Runs:
         return beyond >= 0 and beyond % _CHECK_EVERY == 0 and not self.falls(losses)
 
     def much_worse(self, training: float, evaluation: float) -> bool:
-        """Whether less than half of the share in training mode is left in evaluation mode."""
+        """Return whether less than half of the share in training mode remains in evaluation mode."""
         before, after = self.share([training]), self.share([evaluation])
         return before is not None and after is not None and after < LEARNS * before
 

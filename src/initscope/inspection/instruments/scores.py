@@ -1,4 +1,4 @@
-"""What outputs are by their shapes and values: which axis holds the classes, and whether they are probabilities."""
+"""The meaning of outputs, from shapes and values: which axis holds the classes, and whether they are probabilities."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["ROUNDING", "OutputKind", "class_axis", "output_kind"]
 OutputKind = Literal["probabilities", "log-probabilities", "unit interval", "scores"]
 
 ROUNDING = 1e-2
-"""How far from 1 sums of probabilities may be, in half precision too."""
+"""Largest distance of a sum of probabilities from 1, also in half precision."""
 _FEWEST = 8
-"""Values in [0, 1] from which on outputs count as those of a sigmoid."""
+"""Number of values in [0, 1] from which outputs count as those of a sigmoid."""
 
 
 def class_axis(scores: Tensor, targets: Any) -> int | None:
-    """The axis of ``scores`` without which it has the shape of integer ``targets``; None if there is none.
+    """Return the class axis: without it ``scores`` has the shape of integer ``targets``; None if there is none.
 
-    Of several the last one for sequences ``[N, T, V]``, the second for maps ``[N, C, H, W]``, as torch has it.
+    If there are several, it is the last one for sequences ``[N, T, V]`` and the second for maps ``[N, C, H, W]``.
 
     >>> class_axis(torch.zeros(4, 10), torch.zeros(4).long())
     1
@@ -41,7 +41,7 @@ def class_axis(scores: Tensor, targets: Any) -> int | None:
 
 
 def output_kind(scores: Tensor, axis: int = -1) -> OutputKind:
-    """What outputs are by their values: probabilities of classes along ``axis``, their logarithms, of two, or any."""
+    """Return the kind of outputs: class probabilities along ``axis``, their logarithms, those of two classes, any."""
     values = scores.detach().float()
     if values.dim() > 1 and values.shape[axis] > 1:
         if bool((values >= 0).all()) and bool(((values.sum(dim=axis) - 1).abs() < ROUNDING).all()):

@@ -1,7 +1,7 @@
 """`Tape`: records what a model computes after its last weights, so that it can run again on other values.
 
-The whole model runs once. A call that multiplies data by trainable weights starts again: what came before it is
-forgotten. What is left at the end leads from the outputs of the last weights to the output of the model.
+The whole model runs once. The record starts again at each call that multiplies data by trainable weights. What is left
+at the end leads from the outputs of the last weights to the output of the model.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from initscope.graph.node import leaves
 __all__ = ["Call", "Tail", "Tape"]
 
 _MATRIX_ROLES = frozenset({"weights", "embedding", "recurrent"})
-"""What a call with a trainable matrix does where the matrix can give any output; sums and cosines are not here."""
+"""Calls with a trainable matrix, to which the matrix can give any output; sums and cosines are not among them."""
 _ENDS_IN_WEIGHTS = frozenset({F.multi_head_attention_forward})
-"""Calls that do several things at once, of which the last is a product with a trainable matrix."""
+"""Calls that combine several ops, the last of which is a product with a trainable matrix."""
 
 
 @dataclass(eq=False)
 class Call:
-    """One call of a run; tensors among its arguments are `Ref`s to the calls that made them.
+    """One call of a run; tensors in its arguments are `Ref`s to the calls that returned them.
 
     Attributes
     ----------
     number : int
-        Position in the order of the run.
+        Position in the order of calls.
     made : list of Tensor or None
-        Outputs of the last weights, and inputs of the model; other calls keep none.
+        Outputs of the last weights, and inputs of the model; None for other calls.
     freed : bool
-        Whether it multiplies data by trainable weights: its outputs may be anything.
+        Whether it multiplies data by trainable weights, so that its outputs become free variables.
     bounded : bool
         Whether these outputs lie in [-1, 1] whatever the weights are, as those of an LSTM.
     data, trainable : bool
-        Whether its outputs are made of the inputs, or of trainable parameters alone.
+        Whether its outputs depend on the inputs, or only on trainable parameters.
     """
 
     number: int
@@ -61,14 +61,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Ref:
-    """One of the tensors that a call made."""
+    """One of the tensors that a call returned."""
 
     call: Call
     position: int = 0
 
 
 class Tape(TorchFunctionMode):
-    """Runs a model once and knows of each tensor that is alive which calls since the last weights made it."""
+    """Runs a model once and records, for each tensor in memory, which calls since the last weights produced it."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Tape(TorchFunctionMode):
         self._count = 0
 
     def run(self, inputs: Inputs) -> Any:
-        """The model's output. Call it inside of `borrowed`: no parameter asks for a gradient afterwards."""
+        """Return the model's output. Call it inside of `borrowed`: afterwards no parameter requires a gradient."""
         for parameter in self._model.parameters():
             parameter.requires_grad_(False)
         inputs = inputs.map(torch.clone)
@@ -88,7 +88,7 @@ class Tape(TorchFunctionMode):
             return self._model(*inputs.args, **inputs.kwargs)
 
     def tail(self, outputs: list[Tensor]) -> Tail | None:
-        """The calls that lead from the last weights to these outputs; None where an output was made by none."""
+        """Return the calls that lead from the last weights to these outputs; None if no call returned an output."""
         refs = [self._refs.get(tensor) for tensor in outputs]
         return None if None in refs else Tail(refs, self._trainable)
 
@@ -104,7 +104,7 @@ class Tape(TorchFunctionMode):
             return func(*args, **kwargs)
         name = call_name(func) or getattr(func, "__name__", "")
         written = args[0] if args and _writes(func, kwargs) and isinstance(args[0], Tensor) else None
-        if written is not None and written not in self._refs:  # replays write into copies of what it was
+        if written is not None and written not in self._refs:  # replays write into copies of the old values
             self._refs[written] = Ref(self._next(function=torch.clone, args=(written.detach().clone(),)))
         versions = None if written is None else written._version
         arguments = map_tensors((args, kwargs), lambda tensor: self._refs.get(tensor, tensor))
@@ -140,7 +140,7 @@ class Tape(TorchFunctionMode):
         return output
 
     def _overwrite(self, written: Tensor, ref: Ref) -> None:
-        """Let those who later read other views of the tensor read them after the write."""
+        """Let calls that later read other views of the tensor read them after the write."""
         memory = _memory(written)
         for tensor, old in list(self._refs.items()):
             if tensor is not written and memory is not None and _memory(tensor) == memory:
@@ -153,14 +153,14 @@ class Tape(TorchFunctionMode):
 
 
 class Tail:
-    """What leads from the outputs of the last weights, and from parameters after them, to outputs of the model.
+    """The calls that lead from the outputs of the last weights, and from parameters after them, to the model's outputs.
 
     Attributes
     ----------
     freed : list of Call
         The calls of the last weights.
     parameters : list of Tensor
-        Trainable parameters that are read after them.
+        Trainable parameters that are used after the last weights.
     """
 
     def __init__(self, outputs: list[Ref], trainable: set[int]) -> None:
@@ -181,7 +181,7 @@ class Tail:
         self._fix()
 
     def _fix(self) -> None:
-        """Run once the calls that read neither freed values nor parameters."""
+        """Run once the calls that depend on neither free values nor parameters."""
         parameters, moving = {id(parameter) for parameter in self.parameters}, set[int]()
         for call in self._calls:
             arguments = list(leaves((call.args, call.kwargs)))
@@ -195,10 +195,10 @@ class Tail:
         self._calls = [call for call in self._calls if call.number in moving]
 
     def run(self, freed: list[list[Tensor]], parameters: list[Tensor]) -> list[Tensor]:
-        """The outputs where the last weights give these values and the parameters after them are these."""
+        """Return the outputs for these values of the last weights' outputs and these parameters."""
         values = dict(self._fixed)
         for call, made in zip(self.freed, freed, strict=True):
-            values[call.number] = [torch.clone(tensor) for tensor in made]  # what follows may write into them
+            values[call.number] = [torch.clone(tensor) for tensor in made]  # later calls may write into them
         replaced = {id(old): new for old, new in zip(self.parameters, parameters, strict=True)}
         for call in self._calls:
             if not call.freed:
@@ -223,19 +223,19 @@ class Tail:
 
 
 def _first(tensor: Tensor, writer: Tensor) -> Tensor:
-    """A tensor into which ``writer`` wrote through another view of it."""
+    """Return a tensor that ``writer`` changed in place through another view of it."""
     return tensor
 
 
 def _writes(func: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a call writes into its first argument."""
+    """Return whether a call writes into its first argument."""
     name = getattr(func, "__name__", "")
     in_place = name.startswith("__i") and name not in ("__invert__", "__index__", "__int__")
     return name == "__setitem__" or in_place or (name.endswith("_") and not name.endswith("__")) or "out" in kwargs
 
 
 def _memory(tensor: Tensor) -> int | None:
-    """Where a tensor's values are, None where it has no memory of its own to share."""
+    """Return the memory address of a tensor's values, or None if it has no memory to share."""
     if tensor.layout != torch.strided or tensor.is_nested or tensor.numel() == 0:
         return None
     return tensor.untyped_storage().data_ptr()

@@ -19,7 +19,7 @@ from initscope.inspection.instruments.scores import class_axis
 __all__ = ["Run", "Setup", "accuracy_of", "train"]
 
 _FOLLOWED = 5
-"""Steps of which the size of the updates is measured."""
+"""Number of steps for which the size of the updates is measured."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,26 @@ class Setup:
 
 @dataclass
 class Run:
-    """What a few steps of training gave.
+    """The result of a few training steps.
 
     Attributes
     ----------
     losses : list of float
-        Of each step, before its update.
+        Loss of each step, before its update.
     failed : str
-        What was raised, if anything.
+        The exception that was raised, if any.
     cut : bool
-        Whether it ended because the time was over.
+        Whether it ended because the time was up.
     passes : int
-        Forward and backward passes, more than steps for optimizers that ask for several.
+        Forward and backward passes; optimizers such as LBFGS need more passes than steps.
     seconds : float
         Time of the fastest pass.
     updates : dict
-        Size of an update relative to the parameter, ‖Δw‖/‖w‖, mean of the first steps, by name of the parameter.
+        Size of an update relative to the parameter, ‖Δw‖/‖w‖, mean of the first steps, by parameter name.
     unmoved : tuple of str
         Trainable parameters whose values did not change at all.
     accuracies : tuple of float or None
-        Share of the targets that the outputs of the first and the last step have as their largest, for classes.
+        Share of targets with the largest output, in the first and the last step, for classes.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -83,24 +83,24 @@ def train(
     batch: Batch | None = None,
     follow: bool = False,
 ) -> Run:
-    """Train a copy for some steps, as training would run: training mode, one batch again and again.
+    """Train a copy for some steps as training would run: in training mode, on one batch again and again.
 
-    Call it inside of `borrowed`. Whatever is raised ends the run and is kept in it.
+    Call it inside of `borrowed`. An exception ends the run and is recorded in it.
 
     Parameters
     ----------
     setup : Setup
         What is trained.
     steps : int
-        How many steps at most.
+        Largest number of steps.
     stop : callable
-        Says after each step, by the losses so far, whether to stop.
+        Called after each step with the losses so far; returns whether to stop.
     factor : float
         Multiplies the learning rate.
     batch : Batch, optional
-        Another batch than that of the setup.
+        A batch other than that of the setup.
     follow : bool
-        Whether the sizes of the updates are measured, and which parameters do not move.
+        Whether to measure the sizes of the updates, and which parameters do not change.
     """
     run = Run()
     torch.manual_seed(setup.seed)
@@ -131,7 +131,7 @@ def train(
 
 
 class _Closure:
-    """One forward and backward pass, as optimizers call it; the first one of each step gives the loss of the step."""
+    """One forward and backward pass, as optimizers call it; the first pass of each step gives the loss of the step."""
 
     def __init__(
         self, model: nn.Module, loss: Loss | None, optimizer: Optimizer, batch: Batch, run: Run, clock: Clock
@@ -141,7 +141,7 @@ class _Closure:
         modules = [model, loss] if isinstance(loss, nn.Module) else [model]
         held = [p for group in optimizer.param_groups for p in group["params"]]
         parameters = [p for module in modules for p in module.parameters()]
-        # gradients go nowhere else: a loss may hold the user's own model
+        # gradients are written nowhere else: a loss may hold the user's own model
         self.parameters = list({id(p): p for p in (*parameters, *held) if p.requires_grad}.values())
         self.first = True
         self._accuracy: float | None = None
@@ -165,13 +165,13 @@ class _Closure:
         return value.detach()
 
     def accuracies(self) -> tuple[float, float] | None:
-        """Of the first and the last step."""
+        """Return the accuracies of the first and the last step."""
         last = accuracy_of(self._scores, self.batch.targets)
         return None if self._accuracy is None or last is None else (self._accuracy, last)
 
 
 def accuracy_of(scores: Tensor | None, targets: Any) -> float | None:
-    """Share of the targets that have the largest score; None where they are no classes."""
+    """Return the share of the targets that have the largest score; None if they are not classes."""
     axis = None if scores is None else class_axis(scores, targets)
     if scores is None or axis is None or scores.shape[axis] < 2:
         return None
@@ -183,7 +183,7 @@ def _values(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _add_updates(run: Run, model: nn.Module, before: dict[str, Tensor], step: int) -> None:
-    """Mean over the steps so far."""
+    """Return the mean over the steps so far."""
     for name, parameter in model.named_parameters():
         if name in before:
             norm = float(before[name].double().norm())

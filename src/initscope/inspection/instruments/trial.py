@@ -1,4 +1,4 @@
-"""`Trial`: what a few steps of training showed."""
+"""`Trial`: the results of a few training steps."""
 
 from __future__ import annotations
 
@@ -21,72 +21,72 @@ TrialOutcome = Literal["learns", "still falling", "flat", "undecided", "diverges
 
 @dataclass(frozen=True)
 class Trial(Result):
-    """What a few steps of training showed.
+    """The results of a few training steps.
 
     Shares are (c - loss)/(c - lowest), with c the loss of the best constant prediction and ``lowest`` that of free
-    outputs (0 for cross-entropy and squared errors): 0 is no better than a constant, 1 is all that is possible.
+    outputs (0 for cross-entropy and squared errors): 0 is no better than a constant, 1 is the best possible.
 
     Attributes
     ----------
     outcome : str
-        ``learns`` (a share of at least .5 at the rate that was given); ``still falling`` when the budget ended;
-        ``flat``: the curve has flattened above that; ``undecided``: it looks so, but there was no time for more steps
-        or other rates; ``diverges``; ``failed``: something was raised, see ``reason``; ``not judged``: there is no loss
-        to compare with, or no time for it, see ``reason``.
+        ``learns`` (a share of at least 0.5 at the given rate); ``still falling`` when the budget ended;
+        ``flat``: the curve is flat below that share; ``undecided``: it looks so, but there was no time for more steps
+        or other rates; ``diverges``; ``failed``: an exception was raised, see ``reason``; ``not judged``: there is no
+        loss to compare with, or no time for it, see ``reason``.
     losses : tuple of float
-        Of each step at the rate that was given.
+        Loss of each step at the given rate.
     constant_loss, lowest_loss : float or None
-        Of the best constant prediction, and of free outputs.
+        Loss of the best constant prediction, and of free outputs.
     use : float or None
-        Share at the rate that was given.
+        Share at the given rate.
     learn : float or None
         Share at the best rate that was tried.
     plain : float or None
-        Share with Adam without options, over all parameters, where no rate of the given optimizer learns.
+        Share with Adam without options, over all parameters, if no rate of the given optimizer learns.
     still_falling, flattened : bool
-        Whether the curve still fell when the budget ended, and whether it had become flat above what is possible.
+        Whether the curve still fell when the budget ended, and whether it became flat too early.
     optimizer, rate, assumed : str, float or None, bool
-        What was trained with; ``assumed``: no optimizer and no rate were given.
+        The optimizer and its rate; ``assumed``: no optimizer and no rate were given.
     adapts : bool
         Whether steps of the optimizer do not depend on the size of gradients, as those of Adam.
     rates, losses_by_rate : tuple of float
         Learning rates that were tried, in increasing order, and the loss after ``rate_steps`` steps, infinite where it
-        diverges. Empty where the given rate learns at once: no other is tried then.
+        diverges. Empty if the given rate learns at once: then no other rate is tried.
     edge : float or None
         Edge of stability from the curvature at initialization, see `stability_edge`.
     suggested_rate : float or None
-        The rate with the least loss, where it is clearly better than the given one.
+        The rate with the lowest loss, if it is clearly better than the given one.
     updates : dict
         Size of an update relative to the parameter, ‖Δw‖/‖w‖, by name; about 1e-3 is usual.
     unmoved, frozen, left_out : tuple of str
-        Trainable parameters that did not change; those that require no gradient; those that the optimizer that was
-        given does not hold.
+        Trainable parameters that did not change; those that require no gradient; those that the given optimizer
+        does not hold.
     permuted : float or None
         Share with permuted targets, in the same number of steps.
     constant_inputs : float or None
-        Share with the first sample in the place of all inputs: above 0 the model tells samples apart by their place.
+        Share with the first sample as every input: above 0 the model distinguishes samples by their position.
     shuffled_inputs : float or None
-        Share of the trained model where its inputs are permuted: about the same if it does not read them.
+        Share of the trained model with permuted inputs: about the same if it does not use them.
     readout : float or None
         Share of a linear function of the inputs.
     held_out : float or None
-        How far predictions for the half of the samples that was not trained on beat chance, see `held_out`.
+        Standard deviations by which predictions for held-out samples are better than chance, see `held_out`.
     neighbors : float or None
-        The same for what the model answers for the nearest sample that was trained on.
+        The same for the model's answer at the nearest training sample.
     evaluation : float or None
-        Share of the trained model in evaluation mode; None where its outputs only have another scale there.
+        Share of the trained model in evaluation mode; None if its outputs only have another scale there.
     longer : float or None
-        Share after more steps, where a linear function of the inputs leaves much to learn and steps are fast.
+        Share after more steps, if a linear function of the inputs leaves much to learn and steps are fast.
     neglected : tuple of int
-        Columns of the outputs that the loss hardly reads, although they are learned with equal weights.
+        Columns of the outputs that the loss hardly depends on, although they are learned with equal weights.
     accuracies : tuple of float or None
-        Of the first and the last step, for classes.
+        Accuracies of the first and the last step, for classes.
     cost : Cost or None
-        What it was expected to cost.
+        The expected cost.
     samples, passes, seconds : int, int, float
-        Samples of the batch; forward and backward passes of everything; wall time.
+        Samples of the batch; forward and backward passes in total; wall time.
     not_done : dict
-        Which parts were not run, and why.
+        Parts that did not run, with the reasons.
     reason : str
         Why it failed or was not judged.
     """
@@ -137,27 +137,27 @@ class Trial(Result):
 
     @property
     def linear(self) -> bool:
-        """Whether more steps lead no further than a linear function of the inputs, although much is left to learn."""
+        """Whether more steps get no further than a linear function of the inputs, although much is left to learn."""
         known = self.longer is not None and self.readout is not None
         return known and abs((self.longer or 0.0) - (self.readout or 0.0)) < _EQUAL
 
     @property
     def late(self) -> bool:
-        """Whether the given rate is no better than a constant prediction after the steps of the other rates."""
+        """Whether the given rate is no better than a constant prediction after the same steps as the other rates."""
         level = self.losses[0] if self.constant_loss is None else self.constant_loss
         return 0 < self.rate_steps <= len(self.losses) and self.losses[self.rate_steps - 1] >= level
 
     @property
     def prompt(self) -> bool:
-        """Whether the model learns within the steps that were planned."""
+        """Whether the model learns within the planned steps."""
         return self.outcome == "learns" and not self.slow
 
     def table(self) -> list[dict[str, Any]]:
-        """The loss of each step."""
+        """Return the loss of each step."""
         return [{"step": step, "loss": loss} for step, loss in enumerate(self.losses)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the loss against the learning rate or, where only one was tried, against the steps."""
+        """Plot the loss against the learning rate or, if only one was tried, against the steps."""
         ax = make_axes(ax)
         if len(self.rates) < 2:
             ax.plot(self.losses, label="loss")
@@ -171,15 +171,15 @@ class Trial(Result):
             diverged = [r for r, loss in zip(self.rates, self.losses_by_rate) if not loss < float("inf")]
             if diverged:
                 ax.plot(diverged, [top] * len(diverged), "x", color=line_color(3), label="diverges")
-            for value, name, colour in (
+            for value, name, color in (
                 (self.rate, "given rate", line_color(1)),
                 (self.edge, "edge of stability", line_color(3)),
                 (self.suggested_rate, "suggested rate", line_color(2)),
             ):
                 if value is not None:
-                    ax.axvline(value, linestyle="--", color=colour, label=f"{name} {value:.2g}")
+                    ax.axvline(value, linestyle="--", color=color, label=f"{name} {value:.2g}")
         if self.constant_loss is not None:
-            ax.axhline(self.constant_loss, linestyle=":", color="grey", label="best constant prediction")
+            ax.axhline(self.constant_loss, linestyle=":", color="gray", label="best constant prediction")
         ax.set_ylabel("loss")
         ax.legend()
         return ax
