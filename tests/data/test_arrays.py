@@ -56,6 +56,25 @@ def test_npz_and_pt_with_labels(tmp_path, keys):
     assert load_array(tmp_path / "a.npz").class_names == ("no", "yes")
 
 
+@pytest.mark.parametrize("key", ["labels", "y", "targets"])
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3)])
+def test_fractions_are_targets_and_not_cut_to_classes(tmp_path, key, shape):
+    values = np.linspace(-1.5, 2.25, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    np.savez(tmp_path / "a.npz", **{"x": BYTES, key: values})
+    torch.save({"x": torch.from_numpy(BYTES), key: torch.from_numpy(values)}, tmp_path / "a.pt")
+    for file in ("a.npz", "a.pt"):
+        data = load_array(tmp_path / file, limit=2)
+        assert data.labels is None
+        assert np.array_equal(data.targets, values[[0, 2]])
+
+
+def test_whole_floats_stay_classes_and_whole_columns_of_floats_are_targets(tmp_path):
+    np.savez(tmp_path / "a.npz", x=BYTES, y=np.array([0.0, 2.0, 1.0, 2.0]))
+    assert load_array(tmp_path / "a.npz").labels.tolist() == [0, 2, 1, 2]
+    np.savez(tmp_path / "a.npz", x=BYTES, y=np.array([[0.0], [2.0], [1.0], [2.0]]))
+    assert load_array(tmp_path / "a.npz").targets.tolist() == [[0], [2], [1], [2]]
+
+
 def test_a_tensor_alone_and_an_only_array(tmp_path):
     torch.save(torch.ones(3, 5, dtype=torch.bfloat16), tmp_path / "a.pt")
     assert load_array(tmp_path / "a.pt").images.shape == (3, 5)

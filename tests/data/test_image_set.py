@@ -70,3 +70,9 @@ def test_contact_sheet_shows_every_image_once(data):
     assert np.asarray(wide.images[0].get_array())[2, [2, 8]].tolist() == [0, 1]
     with pytest.raises(InputError, match="cannot be plotted"):
         ImageSet(np.ones((2, 7))).plot()
+
+
+@pytest.mark.parametrize("value", [0.5, np.nan, np.inf])
+def test_labels_with_fractions_are_refused(value):
+    with pytest.raises(InputError, match="real-valued targets as targets="):
+        ImageSet(np.zeros((2, 3)), np.array([0.0, value]))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -89,6 +90,43 @@ def test_a_report_is_a_screen_of_lines_that_fit(reports, width):
         assert max(map(len, details)) <= width, name
         shown = " ".join(" ".join(details).split())
         assert all(f"{finding.level}: {finding.code} {finding.name}: " in shown for finding in report.findings), name
+
+
+@pytest.mark.parametrize("width", [60, 120, None])
+def test_a_finding_that_is_not_shown_is_named_with_its_level(reports, width):
+    hidden = 0
+    for name, report in reports.items():
+        for depth in (None, 1):
+            lines = report_lines(report, width, depth=depth)
+            shown = [line for line in lines if re.match(r"(error|warning): IS", line)]
+            text = " ".join(" ".join(lines).split())
+            more = text.partition("More with --verbose: ")[2].partition(" Tried: ")[0].partition(" Next: ")[0]
+            for finding in report.findings:
+                visible = any(f"{finding.level}: {finding.code} {finding.name}" in line for line in shown)
+                assert visible != bool(re.search(rf"\b{finding.name}\b[^()]*\({finding.level}\)", more)), name
+                hidden += not visible
+        assert "More with" not in " ".join(report_lines(report, width, verbose=True))
+    assert hidden > 10
+
+
+def test_the_next_step_names_no_option_that_is_given(reports):
+    for name, report in reports.items():
+        usual = report_lines(report)[-1]
+        assert "--out" in usual, name
+        assert "--verbose" in usual, name
+        assert ("--apply" in usual) == (report.fix is not None and report.fix.initializer is not None), name
+        bare = report_lines(report, given=("--out", "--apply"), verbose=True)[-1]
+        assert not re.search("--out|--apply|--verbose", bare), name
+        assert re.fullmatch(r"Next: [^;]+[^;.]\.", bare), name
+
+
+def test_the_message_of_an_exception_ends_before_what_follows(reports):
+    report = reports["deep"]
+    assert len(report.errors) > 1
+    first = replace(report.errors[0], message="One step raises: sizes do not match")
+    changed = replace(report, findings=(first, *report.findings[1:]))
+    assert changed.errors[0] is first
+    assert "sizes do not match. Also: " in changed.headline
 
 
 def test_a_pipe_gets_every_sentence_on_one_line(reports):

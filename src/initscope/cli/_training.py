@@ -101,6 +101,7 @@ def _as_targets(values: Any) -> Any:
     import numpy as np
     import torch
 
+    from initscope.data.image_set import is_whole
+
     values = np.asarray(values)
-    whole = values.dtype.kind in "iub" or (np.isfinite(values).all() and (values == np.round(values)).all())
-    return torch.as_tensor(values.astype(np.int64 if whole else np.float32))
+    return torch.as_tensor(values.astype(np.int64 if is_whole(values) else np.float32))

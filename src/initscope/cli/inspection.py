@@ -116,7 +116,8 @@ def inspect(
     unwritten = "" if output.apply is None else _apply(report, built, output.apply, source.seed)
     if output.save is not None:
         say(f"saved: {report.save(output.save)}")
-    show_report(report, output.format, out=output.out, verbose=output.verbose, depth=output.depth)
+    given = () if output.apply is None else ("--apply",)
+    show_report(report, output.format, out=output.out, verbose=output.verbose, depth=output.depth, given=given)
     if unwritten and (report.errors or report.warnings):
         raise InputError(f"--apply: {unwritten}")
     if unwritten:
@@ -147,7 +148,13 @@ def inspect_arguments(options: InspectOptions, source: InspectSource, data: Imag
 
 
 def show_report(
-    report: Report, format: Literal["table", "json", "csv", "md"], *, out: Path | None, verbose: bool, depth: int | None
+    report: Report,
+    format: Literal["table", "json", "csv", "md"],
+    *,
+    out: Path | None,
+    verbose: bool,
+    depth: int | None,
+    given: tuple[str, ...],
 ) -> None:
     """Write the page, then print the report: the reader of a pipe may close it half-way.
 
@@ -159,7 +166,8 @@ def show_report(
         report.to_html(out)
         say(f"page: {out}")
     if format == "table":
-        for line in report_lines(report, terminal_width(), verbose=verbose, depth=depth):
+        given = given if out is None else (*given, "--out")
+        for line in report_lines(report, terminal_width(), verbose=verbose, depth=depth, given=given):
             print(line)
     elif format == "md":
         print(report.to_markdown(), end="")

@@ -36,7 +36,7 @@ def open_result(
     check_suffix(out, "--out", (".html", ".htm"))
     result = load(file)
     if isinstance(result, Report):
-        show_report(result, format, out=out, verbose=verbose, depth=depth)
+        show_report(result, format, out=out, verbose=verbose, depth=depth, given=("--apply",))
         return
     if format == "md" and not isinstance(result, ModelComparison):
         raise InputError(f"--format md is for reports, and {file} holds a {type(result).__name__}; use csv or json")

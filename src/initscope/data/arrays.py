@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from initscope._utils.files import check_memory, reading
 from initscope._utils.tensors import StoredArray, check_kind, read_tensors, stored_arrays
-from initscope.data.image_set import ImageSet
+from initscope.data.image_set import ImageSet, is_whole
 from initscope.errors import InputError, check_count
 
 __all__ = ["LABEL_KEYS", "array_as_images", "load_array"]
@@ -27,7 +27,8 @@ def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> Ima
     """Load images or vectors from an array file; with ``limit``, read only that many, evenly spaced.
 
     ``.npy``: one array. The others, with several arrays: ``images`` (or ``x``, ``data``, or the only array), and
-    optionally ``labels`` (or ``y``, ``targets``) and ``class_names``.
+    optionally ``labels`` (or ``y``, ``targets``) and ``class_names``. Floats that are not whole numbers, or that have
+    more than one axis, become ``targets`` of the result.
 
     Shapes: ``[N, D]`` vectors; ``[N, H, W]`` gray images; ``[N, C, H, W]``, or ``[N, H, W, C]`` if only the last axis
     can be channels (1, 3 or 4); others are unchanged. Values: uint8 is divided by 255, uint16 by 65535, booleans become
@@ -45,12 +46,15 @@ def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> Ima
         rows = _rows(file, images, labels, limit)
         names = class_names.read() if isinstance(class_names, StoredArray) else class_names
         values, steps = _as_images(file, _as_numpy(file, images, rows))
+        given = None if labels is None else _as_numpy(file, labels, rows)
+        real = given is not None and given.dtype.kind == "f" and (given.ndim > 1 or not is_whole(given))
         return ImageSet(
             values,
-            None if labels is None else _as_numpy(file, labels, rows),
+            None if real else given,
             tuple(str(name) for name in names),
             name=str(path),
             steps=tuple(steps),
+            targets=given if real else None,
         )
 
 

@@ -15,7 +15,12 @@ from initscope.results import Result, counted, label_text, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ImageSet"]
+__all__ = ["ImageSet", "is_whole"]
+
+
+def is_whole(values: NDArray[Any]) -> bool:
+    """Return whether values are integers by type, or finite floats without a fraction."""
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all() and (values == np.round(values)).all())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +82,10 @@ class ImageSet(Result):
             object.__setattr__(self, "targets", targets)
         if self.labels is None:
             return
-        labels = np.asarray(self.labels).astype(np.int64)
+        labels = np.asarray(self.labels)
+        if not is_whole(labels):
+            raise InputError(f"{self.name}: labels are not whole numbers; give real-valued targets as targets=")
+        labels = labels.astype(np.int64)
         if labels.shape != images.shape[:1]:
             raise InputError(
                 f"{self.name}: {len(images)} images but labels of shape {labels.shape}; give one label for each image"

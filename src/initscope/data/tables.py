@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from initscope.data.arrays import LABEL_KEYS, array_as_images
-from initscope.data.image_set import ImageSet
+from initscope.data.image_set import ImageSet, is_whole
 from initscope.data.tokens import token_rows
 from initscope.errors import InputError, check_count, did_you_mean
 from initscope.results import counted
@@ -282,7 +282,6 @@ def _targets(
             )
         return values.astype(np.int64), column.categories, None
     classes, codes = np.unique(values, return_inverse=True)
-    whole = values.dtype.kind in "biu" or bool((values == np.round(values)).all())
-    if whole and len(classes) <= min(_WHOLE_CLASSES, max(2, len(values) // 2)):
+    if is_whole(values) and len(classes) <= min(_WHOLE_CLASSES, max(2, len(values) // 2)):
         return codes.astype(np.int64), tuple(str(int(value)) for value in classes), None
     return None, (), values.astype(np.float32)

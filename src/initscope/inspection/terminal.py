@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from initscope.geometry import ROUNDING, named
@@ -12,7 +12,7 @@ from initscope.rendering.table import MOST_LINES, WORDS, note_lines, rich_table,
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
-    from initscope.inspection.finding import Fix
+    from initscope.inspection.finding import Finding, Fix
     from initscope.inspection.report import Report
 
 __all__ = ["COLUMNS", "MOST_LINES", "block_texts", "report_lines"]
@@ -37,7 +37,12 @@ columns."""
 
 
 def report_lines(
-    report: Report, width: int | None = None, *, verbose: bool = False, depth: int | None = None
+    report: Report,
+    width: int | None = None,
+    *,
+    verbose: bool = False,
+    depth: int | None = None,
+    given: Collection[str] = (),
 ) -> list[str]:
     """Return the report as lines of at most ``width`` characters, or with one line per sentence if that is None.
 
@@ -51,15 +56,22 @@ def report_lines(
         Show every finding, predictions next to measurements, what the columns are and all alternatives.
     depth : int, optional
         Fold the table to paths of that many modules; the table is then shown in full.
+    given : collection of str
+        Options that the next step does not suggest, because they are given or do not exist.
     """
     top = [*wrapped(report.headline, width), *_cautions(report, width, verbose)]
-    end = [*_tried(report, width, verbose), *wrapped(f"Next: {_next_step(report)}", width)]
-    if verbose or depth is not None:
-        findings = _findings(report, width) if verbose else _causes(report, width, _MOST_CAUSES)
-        return [*top, *findings, "", *_detailed_table(report, width, depth), *end]
+    tried = _tried(report, width, verbose)
+    step = wrapped(f"Next: {_next_step(report, {*given, '--verbose'} if verbose else given)}", width)
+    serious = [*report.errors, *report.warnings]
+    roots = [finding for finding in serious if finding.caused_by is None]
+    if verbose:
+        return [*top, *_findings(report, width), "", *_detailed_table(report, width, depth), *tried, *step]
     lines: list[str] = []
     for most in range(_MOST_CAUSES, 0, -1):
-        causes = list(_causes(report, width, most))
+        causes = list(_causes(report, roots[:most], width))
+        end = [*_hidden(report, roots[:most], width), *tried, *step]
+        if depth is not None:
+            return [*top, *causes, "", *_detailed_table(report, width, depth), *end]
         left = MOST_LINES - len(top) - len(causes) - len(end) - 2  # two empty lines
         lines = [*top, *causes, "", *_short_table(report, width, left), "", *end]
         if len(lines) <= MOST_LINES:
@@ -74,17 +86,25 @@ def _cautions(report: Report, width: int | None, verbose: bool) -> Iterator[str]
         yield from wrapped(f"Caution: {caution}{f' ({more} more with --verbose)' if more else ''}", width)
 
 
-def _causes(report: Report, width: int | None, most: int) -> Iterator[str]:
-    """Return the first root causes with their fixes, without repeating the message of the headline."""
-    serious = [*report.errors, *report.warnings]
-    causes = [finding for finding in serious if finding.caused_by is None][:most]
+def _causes(report: Report, causes: Sequence[Finding], width: int | None) -> Iterator[str]:
+    """Return root causes with their fixes; the headline has the message of the first finding already."""
     said: Fix | None = None
-    for index, finding in enumerate(causes):
-        message = f": {finding.message}" if index or finding is not serious[0] else ""
+    for finding in causes:
+        message = "" if finding is (report.errors or report.warnings)[0] else f": {finding.message}"
         yield from wrapped(f"{finding.level}: {finding.code} {finding.name}{message}", width)
         if finding.fix is not None and finding.fix != said:
             yield from _fix_lines(report, finding.fix, width)
         said = finding.fix
+
+
+def _hidden(report: Report, causes: Sequence[Finding], width: int | None) -> list[str]:
+    """Return the names of the findings other than ``causes``, by level."""
+    levels: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if not any(finding is cause for cause in causes):
+            levels.setdefault(finding.level, []).append(finding.name)
+    names = ", ".join(f"{', '.join(dict.fromkeys(found))} ({level})" for level, found in levels.items())
+    return wrapped(f"More with --verbose: {names}", width) if names else []
 
 
 def _findings(report: Report, width: int | None) -> Iterator[str]:
@@ -154,7 +174,7 @@ def _table(rows: Sequence[Mapping[str, Any]], width: int | None, *, captions: bo
     return table_lines(table, width, captions=captions)
 
 
-def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
+def _tried(report: Report, width: int | None, verbose: bool) -> list[str]:
     """Return what was tried, in one sentence; with all alternatives in a table if ``verbose``."""
     trial, alternatives = report.trial, () if report.what_if is None else report.what_if.alternatives
     parts = []
@@ -170,13 +190,8 @@ def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
         parts.append(counted(len(alternatives), "alternative") + (f" ({len(skipped)} not: {why})" if skipped else ""))
     tried = sum(fix.tried for fix in fixes)
     parts += [f"{tried} {'fix' if tried == 1 else 'fixes'}"] if tried else []
-    info = [finding.name for finding in report.findings if finding.level == "info"]
-    if info and not verbose:
-        yield from wrapped(f"Information: {', '.join(info)} (--verbose explains)", width)
-    if parts:
-        yield from wrapped(f"Tried: {', '.join(parts)}.", width)
-    if verbose:
-        yield from _details(report, width)
+    said = wrapped(f"Tried: {', '.join(parts)}.", width) if parts else []
+    return [*said, *_details(report, width)] if verbose else said
 
 
 def _details(report: Report, width: int | None) -> Iterator[str]:
@@ -201,14 +216,16 @@ def _details(report: Report, width: int | None) -> Iterator[str]:
             yield from wrapped(f"not tried: {line}", width)
 
 
-def _next_step(report: Report) -> str:
+def _next_step(report: Report, given: Collection[str]) -> str:
     """Return the next step on the command line."""
-    page = "--out report.html writes the page, --verbose shows the details"
-    if report.fix is not None and report.fix.initializer is not None:
-        return f"--apply weights.pt writes the weights of the suggested fix; {page}."
-    if report.fix is not None:
-        return f"make the suggested change and run this again; {page}."
-    if report.errors or report.warnings:
-        return f"look at the first finding, change the model and run this again; {page}."
-    options = [f"--{name}" for item in report.not_checked for name in item.options]
-    return f"pass {' and '.join(options)} to check more; {page}." if options else f"train it; {page}."
+    steps = ["look at the first finding, change the model and run this again"]
+    if report.fix is not None and report.fix.initializer is not None and "--apply" not in given:
+        steps = ["--apply weights.pt writes the weights of the suggested fix"]
+    elif report.fix is not None:
+        steps = ["make the suggested change and run this again"]
+    elif not (report.errors or report.warnings):
+        options = [f"--{name}" for item in report.not_checked for name in item.options]
+        steps = [f"pass {' and '.join(options)} to check more" if options else "train it"]
+    further = {"--out": "--out report.html writes the page", "--verbose": "--verbose shows the details"}
+    shown = [step for option, step in further.items() if option not in given]
+    return "; ".join([*steps, ", ".join(shown)] if shown else steps) + "."
