@@ -40,7 +40,10 @@ app = App(
 )
 
 COMMANDS = {
-    "demo": ("demo:demo", "Show the effect of a deep CNN on photographs at initialization; needs no data and no model."),
+    "demo": (
+        "demo:demo",
+        "Show the effect of a deep CNN on photographs at initialization; needs no data and no model.",
+    ),
     "inspect": (
         "inspection:inspect",
         "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",

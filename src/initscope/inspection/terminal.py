@@ -103,7 +103,7 @@ def _hidden(report: Report, causes: Sequence[Finding], width: int | None) -> lis
     for finding in report.findings:
         if not any(finding is cause for cause in causes):
             levels.setdefault(finding.level, []).append(finding.name)
-    names = ", ".join(f"{', '.join(dict.fromkeys(found))} ({level})" for level, found in levels.items())
+    names = ", ".join(f"{', '.join(dict.fromkeys(items))} ({level})" for level, items in levels.items())
     return wrapped(f"More with --verbose: {names}", width) if names else []
 
 
