@@ -118,7 +118,7 @@ def test_numbers(digits):
     values, wanted = (side.mean(axis=(1, 2, 3)).astype(float) + 0.5 for side in (train, test))
     ours = NetworkKernel(MODEL).fit(train, values)
     assert ours.score(test, wanted) > 0.9
-    with pytest.raises(InputError, match="probabilities are of classes"):
+    with pytest.raises(InputError, match="fitted to classes"):
         ours.predict_proba(test)
 
 
@@ -127,7 +127,7 @@ def test_numbers(digits):
     [
         ({"method": "forest"}, [0, 1, 0], "must be 'gp' or 'svm'"),
         ({"noise": -1.0}, [0, 1, 0], "must be positive"),
-        ({}, [0, 1], "one target a sample"),
+        ({}, [0, 1], "one target per sample"),
         ({}, [1, 1, 1], "one class"),
         ({"method": "svm"}, [0.5, 1.5, 2.5], "takes classes"),
     ],
