@@ -1,5 +1,6 @@
 """Names that users meet: few at the top level, one class for one name, docstrings that say what goes in and out."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -65,3 +66,15 @@ def test_docstrings_say_what_goes_in_and_comes_out(function):
         named = {name.strip(" *") for entry in entries for name in entry.split(",")}
         assert not set(signature.parameters) - named
     assert signature.return_annotation in (None, "None") or section(text, "Returns") or section(text, "Yields")
+
+
+def test_sections_of_docstrings_of_the_theory_start_at_the_margin():
+    """Otherwise pages show them as a quotation."""
+    indented = []
+    for path in sorted((PACKAGE / "theory").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                text = ast.get_docstring(node) or ""
+                if re.search(r"^ +(Parameters|Returns|Attributes|Notes)\n +-+$", text, re.MULTILINE):
+                    indented.append(f"{path.name}: {getattr(node, 'name', 'module')}")
+    assert not indented

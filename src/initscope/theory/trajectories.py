@@ -152,7 +152,8 @@ def turning_angle_tail(turn: Array, width: int) -> Array:
     For the image after one layer of m units of a circle around 0, or of any curve at right angles to its position. At
     the bend the tangent gains or loses one coordinate. Its square is :math:`\chi^2_2` by the formula of Kac and Rice,
     and :math:`\tan^2\tau = \chi^2_2/\chi^2_B` with B ~ Bin(m - 1, 1/2). The mean over B of :math:`(\cos t)^B` is the
-    formula. Beyond the sources [Maillard2022]_.
+    formula. If no other unit is active (B = 0), the curve ends at 0 and the angle counts as π/2. Beyond the sources
+    [Maillard2022]_.
 
     >>> round(float(turning_angle_tail(0.1, 100)), 4)
     0.7807
@@ -185,29 +186,29 @@ def mean_turning_angle(width: int) -> float:
 def scale_reach(angle: float, depth: int) -> float:
     r"""Return the reach of the image of a circle that pairs of points at an angle show, for infinitely wide layers.
 
-        .. math:: r(\theta) = \frac{|p-q|^2}{2\,\mathrm{dist}(q-p, T_p)}
-           = \frac{1-k(\theta)}{\sqrt{2-2k(\theta)-k'(\theta)^2}}
+    .. math:: r(\theta) = \frac{|p-q|^2}{2\,\mathrm{dist}(q-p, T_p)}
+       = \frac{1-k(\theta)}{\sqrt{2-2k(\theta)-k'(\theta)^2}}
 
-        k is the cosine of the images of two inputs at angle θ after ``depth`` layers
-        (`initscope.theory.angles.relu_cosine`, repeated), for a circle of radius 1. The reach is the infimum over all θ
-        (Federer 1959). It is 1 for the circle itself (depth 0). After one layer
-        :math:`r(\theta) \approx \sqrt{3\pi\theta}/4`: the reach of the image is 0, as for every curve with bends.
-    r(θ) says how far this is visible at the scale θ. Beyond the sources [Maillard2022]_.
+    k is the cosine of the images of two inputs at angle θ after ``depth`` layers
+    (`initscope.theory.angles.relu_cosine`, repeated), for a circle of radius 1. The reach is the infimum over all θ
+    (Federer 1959). It is 1 for the circle itself (depth 0). After one layer
+    :math:`r(\theta) \approx \sqrt{3\pi\theta}/4`: the reach of the image is 0, as for every curve with bends. r(θ) says
+    how far this is visible at the scale θ. Beyond the sources [Maillard2022]_.
 
-        Parameters
-        ----------
-        angle : float
-            Angle θ between two inputs, from 0.001 to π.
-        depth : int
-            Number of layers.
+    Parameters
+    ----------
+    angle : float
+        Angle θ between two inputs, from 0.001 to π.
+    depth : int
+        Number of layers.
 
-        Returns
-        -------
-        float
-            The radius r(θ).
+    Returns
+    -------
+    float
+        The radius r(θ).
 
-        >>> scale_reach(1.0, 0), round(scale_reach(1e-3, 1) / math.sqrt(3e-3 * math.pi), 3)
-        (1.0, 0.25)
+    >>> scale_reach(1.0, 0), round(scale_reach(1e-3, 1) / math.sqrt(3e-3 * math.pi), 3)
+    (1.0, 0.25)
     """
     angle = check_between("angle", angle, 0.0, math.pi, ends="high")
     depth = check_count("depth", depth, least=0)

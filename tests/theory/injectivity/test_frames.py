@@ -20,6 +20,7 @@ from initscope.theory.injectivity import (
     union_failure_bound,
 )
 from initscope.theory.injectivity.bounds import cells
+from initscope.theory.injectivity.replica import rs_energy
 
 
 def least_singular_values(rows, n, draws, seed=0):
@@ -121,3 +122,11 @@ def test_gordons_bound_for_other_numbers_of_active_rows_is_that_of_drawn_vectors
     share = small.mean()
     error = 2 * math.sqrt(share * (1 - share) / len(kept))
     assert abs(gordon_bound(m, n, active=active) - min(1.0, 2 * share)) < 4 * error + 1e-5
+
+
+@pytest.mark.parametrize("alpha", [10.0, 20.0])
+def test_gordons_bound_of_few_active_rows_changes_at_the_replica_symmetric_energy(alpha):
+    """The step from n to k rows in the proof of `frame_limit`, 10 % below and above the energy at 4,000 inputs."""
+    n, rows = 4000, 4000 * rs_energy(alpha)
+    assert gordon_bound(round(alpha * n), n, active=round(0.9 * rows)) < 1e-6
+    assert gordon_bound(round(alpha * n), n, active=round(1.1 * rows)) > 0.99

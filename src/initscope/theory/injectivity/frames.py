@@ -140,14 +140,15 @@ def _largest_frame(m: int, n: int, active: int, delta: float) -> float:
 
 
 def frame_limit(alpha: float) -> float:
-    r"""Return a number a(α) with P[A ≥ a√n] → 1 as n → ∞ with m = αn, positive above the replica-symmetric threshold.
+    r"""Return a(α) with P[A ≥ b√n] → 1 for all b < a as n → ∞ with m = αn, positive above the RS threshold.
 
     .. math:: \alpha H(1/\alpha) - \alpha\log 2
        + \sup_{\kappa\ge e_{RS}(\alpha)} \{\alpha H(\kappa/\alpha) + R(\kappa, a)\} = 0
 
     R is the exponential rate of `small_singular_value_bound` with κn rows. By Gordon's comparison every cell has
     :math:`e_{RS}(\alpha)\,n - o(n)` active rows or more. The inverse of a large layer is therefore Lipschitz with the
-    constant :math:`2/(a\sqrt n)`, for every α > 7.647694935. Beyond the sources [Maillard2022]_.
+    constant :math:`2/(b\sqrt n)`, for every α > 7.647694935. At b = a the bound does not tend to 0. The supremum is
+    taken over 20,000 values of κ, so a is up to 1e-8 of its value too large. Beyond the sources [Maillard2022]_.
 
     >>> frame_limit(7.6), round(frame_limit(20.0), 3)
     (0.0, 0.666)
