@@ -123,7 +123,7 @@ def collect(
     *,
     progress: bool = False,
 ) -> None:
-    """Keep outcomes in the folder as they come, and compact it, also if they end by an exception.
+    """Write outcomes to the folder as they arrive, then compact the folder, also after an exception.
 
     ``common`` holds for each job the values that all its rows share; ``order`` holds the position of every job that the
     folder may contain.

@@ -92,7 +92,7 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
 def output_tensor(output: Any, samples: int) -> Tensor | None:
     """Return the real-valued tensor of a model's output with one entry per sample.
 
-    Of a tuple or dict, the first such tensor.
+    In a tuple or dict, it is the first such tensor.
 
     Parameters
     ----------

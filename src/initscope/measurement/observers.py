@@ -75,7 +75,8 @@ def _stacked(norms: dict[Node, list[Tensor]]) -> Floats:
 class GradientObserver(Observer):
     """Norms of the weight gradients of both samples of every pair, and of their difference, at layers with weights.
 
-    The pairs of a batch are its halves. The loss is ⟨f(x), v⟩ with a Gaussian v, or ``loss(output, targets)``.
+    A batch holds the first samples of all pairs, then the second ones. The loss is ⟨f(x), v⟩ with a Gaussian v, or
+    ``loss(output, targets)``.
     """
 
     def __init__(

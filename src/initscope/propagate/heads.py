@@ -32,7 +32,7 @@ def attention_weights(
 ) -> Tensor:
     """Return softmax(scale·q kᵀ + mask), ``[..., heads, queries, keys]``; rows without a key are zero.
 
-    ``both_signs``: of -q too, after the heads of q.
+    ``both_signs``: also for -q, whose heads follow those of q.
     """
     scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
     if both_signs:

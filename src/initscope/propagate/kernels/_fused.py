@@ -32,7 +32,7 @@ _SMALL = 5  # taps up to which adding them one by one is faster than doubling
 
 @cache
 def coefficients() -> tuple[Any, ...]:
-    """Of Q, then of A, lowest power first, in float32."""
+    """Return the coefficients of Q, then those of A, lowest power first, in float32."""
     nodes = 0.25 * (1 + np.cos(np.pi * (np.arange(64) + 0.5) / 64))  # Chebyshev's of [0, ½]
     root = np.sqrt(nodes)
     angle = 2 * np.arcsin(root)

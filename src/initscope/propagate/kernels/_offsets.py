@@ -147,7 +147,7 @@ def _inside(row: int, height: int, wraps: bool) -> int:
 def _overlap(size: Any, down: int, across: int, wraps: bool) -> Any:
     """Return size, first rows and columns of both images, and numbers of rows and columns with partners at an offset.
 
-    Filters that wrap around the edges leave every position its partner.
+    If filters wrap around the edges, every position has a partner.
     """
     height, width = size[0], size[1]
     if wraps:

@@ -71,7 +71,7 @@ class Attended(KnownGram):
     """Origin of the output of attention: its Gram matrix, and the drawn weights that it uses.
 
     ``weights`` are ``[2·pairs, heads, queries, keys]``, the x first, for each draw of all heads, connected with the
-    ``roots`` in the autograd graph. ``block`` is that of the values, ``width`` the channels of a head.
+    ``roots`` in the autograd graph. ``block`` is the block of the values, ``width`` the number of channels per head.
     """
 
     value: MomentMaps

@@ -205,7 +205,7 @@ class Piecewise(Activation):
     def _one_delta(
         self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, taylor: list[Array]
     ) -> Array:
-        """X at a kink, with the expectation of the derivative of Y given that."""
+        """Return the term with X at a kink, times the expected derivative of Y given that."""
         sine = _sine(xp, angle)
         total = xp.zeros_like(sine)
         for kink, jumps in zip(self.kinks, self._jumps, strict=True):

@@ -90,7 +90,7 @@ def gordon_threshold() -> Estimate:
 
 
 def _over_cutoffs(m: int, n: int, kept: int) -> float:
-    """P[sum ≤ ‖g‖²]: the mean over the cutoff, the ``kept``-th largest of m standard normal values."""
+    """Return P[sum ≤ ‖g‖²], averaged over the cutoff, the ``kept``-th largest of m standard normal values."""
     from scipy.special import bdtr, betaln, log_ndtr
 
     def log_density(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
