@@ -376,7 +376,7 @@ class Report(Result):
             ax.plot(median_over_pairs(self.prediction.angle), label="predicted")
         start = next(iter(measured[np.isfinite(measured)]), np.nan)
         ax.axhline(self.thresholds.collapse * start, linestyle=":", label="collapse threshold")
-        ax.set_xlabel("step")
+        ax.set_xlabel("op")
         ax.set_ylabel("median angle of pairs (degrees)")
         ax.set_ylim(bottom=0)
         ax.legend()

@@ -174,7 +174,7 @@ class Watch(Result):
 
     def _in_training(self, finding: Finding) -> Finding:
         """Return a finding that training has caused with another fix than new initial weights."""
-        at_start = () if self.report is None else [found.code for found in self.report.findings]
+        at_start = () if self.report is None else [first.code for first in self.report.findings]
         if self.report is None or finding.code in at_start or finding.fix is None or not reinitialized(finding):
             return finding
         return replace(finding, fix=Fix("training", None, _TRAINING))
