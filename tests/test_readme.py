@@ -16,6 +16,7 @@ from PIL import Image
 from scripts import load_script
 
 from initscope.cli import main
+from initscope.inspection import checks
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -154,6 +155,11 @@ def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
     assert "Unhealthy" in done.stdout
 
 
+def test_the_number_of_checks_is_that_of_the_package():
+    """It fails when a check is added and the README is not changed."""
+    assert re.search(r"^(\d+) checks, each with a code", README, re.MULTILINE)[1] == str(len(checks()))
+
+
 def test_numbers_and_picture_come_from_the_gallery():
     """The table is what the run at full scale left, the demo's sentence and picture are those of its reproduction."""
     path = ROOT / "docs" / "figures" / "make_full_scale.py"
@@ -162,8 +168,9 @@ def test_numbers_and_picture_come_from_the_gallery():
     assert script.MARKS.search(README).group() == script.table(results)
     demo = next(result for result in results if result["id"] == "photographs")
     names = ("mean angle at the input", "measured at the end", "predicted at the end, at this width")
-    first, measured, predicted = (f"{demo['ours'][name]['value']:.1f}" for name in names)
+    names += ("predicted at the end",)
+    first, measured, predicted, limit = (f"{demo['ours'][name]['value']:.1f}" for name in names)
     assert f"shrink from {first}° to {measured}° on average" in README
-    assert f"{predicted}° predicted" in README
+    assert f"{predicted}° predicted at this width, {limit}° at infinite width" in README
     assert "docs/_static/demo.svg" in README
     assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["checksum"]

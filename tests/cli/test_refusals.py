@@ -73,6 +73,7 @@ def refused(capsys, tmp_path, monkeypatch):
         ("plan filters --data digits --pairs 2 --eps 1e-160", "eps = 1e-160 must be strictly between 1e-30 and 1"),
         ("plan expansivity --inputs 0 --delta 0.1", "at most 20000; the inputs of the first layer"),
         ("hash fit a.hash --data digits --method itqq", "method = 'itqq' is unknown (did you mean itq?)"),
+        ("reproduce --all --out page.html", "page.html is a page; give the name of a folder"),
         ("reproduce --all --out good.npy", "out = good.npy is a file; it must be a folder"),
         ("separation dense8 --data digits --anchors 999999999", "anchors = 999999999 must be"),
         ("coordinates net.py:numbers --widths 8,16", "got tokens (whole numbers); give data of numbers, or an --input"),

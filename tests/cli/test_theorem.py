@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from initscope.cli import main
 from initscope.cli.theorem import _text
-from initscope.theory.statements import statements
+from initscope.theory.statements import SOURCES, find_statements, statements
 
 
 @pytest.mark.parametrize("width", [60, 100])
@@ -31,6 +32,18 @@ def test_the_list_has_the_source_and_title_of_all(capsys):
     main(["theorem", "--list"])
     shown = capsys.readouterr().out
     assert all(statement.title in shown for statement in statements())
+    assert all(f"\n{source}: {title[:40]}" in shown for source, title in SOURCES.items())
+    main(["theorem", "--list", "norms"])
+    assert "\ncnn: " not in capsys.readouterr().out
+
+
+def test_more_matches_than_are_shown_are_counted(capsys):
+    main(["theorem", "injectivity"])
+    shown = capsys.readouterr().out
+    (more,) = re.findall(r"^(\d+) more: initscope theorem injectivity --list$", shown, re.MULTILINE)
+    assert 1 + shown.count("See also: ") + int(more) == len(find_statements("injectivity"))
+    main(["theorem", "cnn", "lemma", "1"])
+    assert len(find_statements("cnn lemma 1")) > 6 or " more: " not in capsys.readouterr().out
 
 
 def test_a_statement_as_markdown_and_json(capsys):

@@ -128,7 +128,7 @@ def test_batch_args_say_which_arguments_carry_samples(rng):
     for run in (initscope.predict, initscope.measure):
         with pytest.raises(InputError, match=r"'edges': 2.*batch_args='x'"):
             run(model, (x, edges), (y, edges))
-        with pytest.raises(InputError, match="there are x, edges"):
+        with pytest.raises(InputError, match="available inputs: x, edges"):
             run(model, (x, edges), (y, edges), batch_args="edge")
         with pytest.raises(InputError, match="differs between x and y"):
             run(model, (x, edges), (y, 4 - edges), batch_args="x")
@@ -286,7 +286,7 @@ def test_weights_that_hooks_compute_are_measured_and_refuse_to_be_drawn(rng):
         np.testing.assert_allclose(initscope.measure(model, x, y, draws=0).cosine[-1], expected, atol=1e-5)
         assert np.isfinite(initscope.inspect(model, both, pairs=4).observation.cosine[-1]).all()
         assert np.isfinite(initscope.predict(model, x, y).cosine[-1]).all()
-        with pytest.raises(InputError, match=rf"of 0 is computed of {origins}"):
+        with pytest.raises(InputError, match=rf"of 0 is computed from {origins}"):
             initscope.measure(model, x, y, draws=1)
 
 

@@ -42,10 +42,32 @@ def test_a_likelihood_of_what_is_no_logarithm_of_probabilities():
     assert not problems(coarse, normal(48, 16).bfloat16(), loss=F.nll_loss)
 
 
-@pytest.mark.parametrize("loss", ["ce", 5, ""])
-def test_a_loss_that_cannot_be_called_is_refused(loss):
-    with pytest.raises(InputError, match=f"loss = {loss!r} must be a callable .* torch.nn.functional.cross_entropy"):
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (nn.CrossEntropyLoss, r"loss = CrossEntropyLoss is a class; give an instance, CrossEntropyLoss\(\)"),
+        (5, "loss = 5 must be a callable .* torch.nn.functional.cross_entropy, or the name of a loss"),
+        ("", "loss = '' is unknown; use one of cross-entropy"),
+        ("msee", r"loss = 'msee' is unknown \(did you mean mse\?\)"),
+    ],
+)
+def test_a_loss_that_is_no_function_and_no_name_is_refused(loss, said):
+    with pytest.raises(InputError, match=said):
         problems(dense(), loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "targets"),
+    [("cross-entropy", F.cross_entropy, LABELS), ("mse", F.mse_loss, normal(48, 5) + 3)],
+)
+def test_a_loss_is_named_as_on_the_command_line(name, function, targets):
+    options = {"targets": targets, "pairs": 24, "alternatives": False, "prediction": False, "trial": True}
+    reports = [initscope.inspect(dense(nn.Tanh()), normal(48, 16), loss=loss, **options) for loss in (name, function)]
+    named, called = reports
+    assert named.facts.loss_name == name
+    assert named.trial.losses == called.trial.losses
+    assert named.head.reached == called.head.reached
+    assert [finding.name for finding in named.findings] == [finding.name for finding in called.findings]
 
 
 @pytest.mark.parametrize(

@@ -463,5 +463,7 @@ def test_targets_may_be_a_dict_or_a_tuple():
     assert report.facts.step.failed == ""
     pair = inspect(stack(), targets=(labels, labels), loss=lambda output, both: F.cross_entropy(output, both[1]))
     assert pair.facts.step.failed == ""
+    with pytest.raises(initscope.errors.InputError, match=f"5 targets for {len(inputs)} samples; give one for each"):
+        inspect(stack(), targets=labels[:5])
     with pytest.raises(initscope.errors.InputError, match="different lengths"):
         inspect(Heads(), targets=wanted | {"sum": labels[:5]}, loss=loss)

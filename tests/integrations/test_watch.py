@@ -47,6 +47,23 @@ def test_a_healthy_network_is_watched_in_silence(tmp_path):
     assert len(watch.plot().lines) == 3
 
 
+def test_the_fix_of_what_training_has_caused_is_not_new_initial_weights():
+    """The same finding has them as its fix if it was there at the start, or if nothing is known of the start."""
+    for gain, later, initial in ((1, 100, False), (100, 1, True)):
+        watch, model = Watch(DATA, pairs=16, warn_on="exploding"), network(depth=4, gain=gain)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            watch.start(model)
+            with torch.no_grad():
+                for layer in model:
+                    if isinstance(layer, nn.Linear):
+                        layer.weight *= later
+            watch.step(model, 1)
+        (warning,) = [str(one.message) for one in said if "IS106 exploding" in str(one.message)]
+        assert ("initscope.initializers." in warning) == initial
+        assert ("lower the learning rate" in warning) != initial
+
+
 def test_what_appears_is_told_once_and_stops():
     """Weights grow a hundredfold in each of four layers: the signal explodes, which is told at once and only once."""
     watch = Watch(DATA, pairs=16, warn_on="exploding", stop_on="exploding, not-finite")

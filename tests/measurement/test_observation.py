@@ -344,7 +344,7 @@ def test_data_without_an_end_are_told(monkeypatch):
     monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 5)
     batch = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     for endless in (itertools.repeat(batch), DataLoader(Endless())):
-        with pytest.raises(InputError, match=r"given 5 batches and no end; .*itertools.islice"):
+        with pytest.raises(InputError, match=r"given 5 batches without an end; .*itertools.islice"):
             observe(torch.nn.Linear(3, 2), endless)
 
 

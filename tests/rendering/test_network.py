@@ -148,6 +148,15 @@ def test_a_transformer_shows_its_attention(drawn):
     assert sum("attention" in note and "skip" in note for note in notes) == 3
 
 
+def test_the_softmax_of_a_classifier_is_no_attention():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4), nn.Softmax(1))
+    data = torch.rand(12, 8, generator=torch.Generator().manual_seed(0))
+    report = initscope.inspect(model, data, pairs=4, prediction=False, alternatives=False, trial=False)
+    notes = [box["note"] for box in picture(report)["boxes"]]
+    assert len(notes) >= 4
+    assert not any("attention" in note for note in notes)
+
+
 def test_every_row_is_in_one_box(drawn):
     for report in drawn.values():
         found = picture(report)

@@ -48,10 +48,7 @@ class TrainingOptions:
     def apply(self, data: ImageSet) -> tuple[Any, dict[str, Any]]:
         """Return the inputs without a column of targets, and the arguments of `initscope.inspect`."""
         inputs, targets = self._targets(data)
-        from initscope.inspection.instruments import loss_named
-
-        loss = None if self.loss is None else loss_named(self.loss)
-        given = {"loss": loss, "optimizer": self.optimizer, "lr": self.lr, "trial": self.trial}
+        given = {"loss": self.loss, "optimizer": self.optimizer, "lr": self.lr, "trial": self.trial}
         return inputs, given | {"targets": targets}
 
     def _targets(self, data: ImageSet) -> tuple[Any, Any]:

@@ -58,6 +58,8 @@ def reproduce(
     if figure is not None:
         emit(_drawn(ids, scale, figure), format)
         return
+    if out.suffix.lower() in (".html", ".htm"):
+        raise InputError(f"--out {out} is a page; give the name of a folder, which gets index.html and the figures")
     results = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
         versions = {"versions": provenance()["versions"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from typing import Annotated, Literal
 
@@ -39,10 +40,14 @@ def theorem(
         print("\n".join(_markdown(statement) for statement in (matches if list else matches[:1])), end="")
     elif list:
         print_table([{name: row[name] for name in ("source", "statement")} for row in rows])
+        for source in dict.fromkeys(statement.source for statement in matches):
+            print("\n".join(textwrap.wrap(f"{source}: {SOURCES[source]}", text_width(), subsequent_indent=_INDENT)))
     else:
         print(_text(matches[0], text_width()))
         for other in matches[1:6]:
             print(f"See also: initscope theorem {other.source} {other.title.partition(',')[0]!r}")
+        if len(matches) > 6:
+            print(f"{len(matches) - 6} more: initscope theorem {shlex.join(query)} --list")
 
 
 def _sections(statement: Statement) -> dict[str, str]:

@@ -129,7 +129,7 @@ class Inputs:
         if not isinstance(error, IndexError) or "out of range" not in str(error):
             return ""
         least, most = min(int(t.min()) for t in whole), max(int(t.max()) for t in whole)
-        return f"its tokens go from {least} to {most}, beyond the vocabulary of {words}; check the tokeniser"
+        return f"its tokens go from {least} to {most}, beyond the vocabulary of {words}; check the tokenizer"
 
     def _tokens_as_numbers(self, error: Exception) -> str:
         """Return the layer for real numbers that got token indices; empty for any other failure."""

@@ -29,6 +29,7 @@ from initscope.inspection.expansivity import layer_expansivities
 from initscope.inspection.facts import Facts, TrainingSettings, facts_of
 from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
+from initscope.inspection.instruments import loss_named
 from initscope.inspection.judging import run_checks
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.provenance import provenance_of
@@ -61,7 +62,7 @@ def inspect(
     data: Any,
     *,
     targets: Any = None,
-    loss: Callable[[Any, Any], torch.Tensor] | None = None,
+    loss: Callable[[Any, Any], torch.Tensor] | str | None = None,
     optimizer: Any = None,
     lr: float | None = None,
     trial: bool | Literal["long"] | None = None,
@@ -109,10 +110,10 @@ def inspect(
         Whether to try alternative initializations, widths and depths if a check asks for them; whether to predict.
     batch_args : str, int or sequence of them, optional
         Which arguments have a sample axis, by name or position; every call gets the tensors of the others unchanged.
-    loss : callable, optional
-        ``loss(output, targets)``. Default: the loss that the model returns; cross-entropy for integer targets with an
-        output for each class; the squared error for real targets of the outputs' shape. ``report.facts.loss_name`` says
-        which loss is used.
+    loss : callable or str, optional
+        ``loss(output, targets)``, or a name such as ``"cross-entropy"``, ``"mse"`` or ``"bce"``. Default: the loss that
+        the model returns; cross-entropy for integer targets with an output for each class; the squared error for real
+        targets of the outputs' shape. ``report.facts.loss_name`` says which loss is used.
     optimizer : Optimizer, class, factory or name, optional
         What you train the model with, as in `initscope.inspection.instruments.run_trial`. Default: Adam.
     lr : float, optional
@@ -147,8 +148,11 @@ def inspect(
     if isinstance(model, str):
         model = load_model(model, input_shape=data.shape if isinstance(data, ImageSet) else None, seed=seed)
     model, distribution, wanted_checks = runnable(model), as_initializer(initializer), selected(select, ignore)
+    loss = loss_named(loss) if isinstance(loss, str) else loss
+    if isinstance(loss, type):
+        raise InputError(f"loss = {loss.__name__} is a class; give an instance, {loss.__name__}()")
     if loss is not None and not callable(loss):
-        wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
+        wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy, or the name of a loss"
         raise InputError(f"loss = {loss!r} must be {wanted}")
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
     if isinstance(data, ImageSet):

@@ -143,10 +143,8 @@ class Report(Result):
         serious = [*self.errors, *self.warnings]
         levels = {"error": self.errors, "warning": self.warnings}
         counts = " and ".join(counted(len(items), name) for name, items in levels.items() if items)
-        first = serious[0].message if serious else ""  # of an exception, it may have no period
-        said = (
-            f"{counts} {size}: {first}{'' if first[-1:] in '.?' else '.'}" if serious else f"No problems found {size}."
-        )
+        said = f"{counts} {size}: {serious[0].message}" if serious else f"No problems found {size}."
+        said += "" if said.endswith((".", "?")) else "."  # the message of an exception may have none
         others = dict.fromkeys(finding.name for finding in serious[1:] if finding.name != serious[0].name)
         said += f" Also: {', '.join(others)}." if others else ""
         unknown = ", ".join(str(item) for item in self.not_checked)
@@ -378,7 +376,7 @@ class Report(Result):
             ax.plot(median_over_pairs(self.prediction.angle), label="predicted")
         start = next(iter(measured[np.isfinite(measured)]), np.nan)
         ax.axhline(self.thresholds.collapse * start, linestyle=":", label="collapse threshold")
-        ax.set_xlabel("step")
+        ax.set_xlabel("op")
         ax.set_ylabel("median angle of pairs (degrees)")
         ax.set_ylim(bottom=0)
         ax.legend()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 
 from initscope.errors import InputError, check_count
 from initscope.inspection import Finding, Fix, Report, Thresholds, checks, inspect
-from initscope.inspection._checks import failing, refuse_unknown
+from initscope.inspection._checks import failing, refuse_unknown, reinitialized
 from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.examination import WeightsNotFinite
 from initscope.inspection.report import NOT_ASKED
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["TrainingStopped", "Watch"]
+
+_TRAINING = "go back to earlier weights, and lower the learning rate or clip gradients: this is new since the start"
 
 
 class TrainingStopped(RuntimeError):
@@ -169,11 +172,18 @@ class Watch(Result):
         self.rows.append(row)
         return report
 
+    def _in_training(self, finding: Finding) -> Finding:
+        """Return a finding that training has caused with another fix than new initial weights."""
+        at_start = () if self.report is None else [first.code for first in self.report.findings]
+        if self.report is None or finding.code in at_start or finding.fix is None or not reinitialized(finding):
+            return finding
+        return replace(finding, fix=Fix("training", None, _TRAINING))
+
     def _warn_and_log(self, report: Report, step: int) -> None:
         """Warn of findings that the last check did not have, and log."""
         for finding in failing(report.findings, self.warn_on, "warn_on"):
             if finding.code not in self._known:
-                warnings.warn(f"initscope, step {step}: {finding}", stacklevel=4)
+                warnings.warn(f"initscope, step {step}: {self._in_training(finding)}", stacklevel=4)
         self._known = {finding.code for finding in report.findings}
         for logger in self.loggers:
             logger(scalars(report), step)

@@ -111,7 +111,10 @@ def _columns(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], 
     everything = Batch(said if said.carries else Inputs((columns,)), wanted)
     length = len(everything)
     lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()} if not said.carries else {length}
-    lengths |= {len(tensor) for _, tensor in named_tensors(wanted, "") if tensor.dim()}
+    answers = {len(tensor) for _, tensor in named_tensors(wanted, "") if tensor.dim()}
+    if len(lengths) == len(answers) == 1 and lengths != answers:
+        raise InputError(f"there are {min(answers)} targets for {min(lengths)} samples; give one for each sample")
+    lengths |= answers
     if len(lengths) > 1:
         raise InputError(
             f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them, or name the "

@@ -122,7 +122,8 @@ def _note(rows: Sequence[Row], section: Section, inside: tuple[Any, ...] | None)
     entries = 0 if inside is None else sum(source == 0 for source, _ in inside[1])
     skips = entries > 1 and any(row.traits.summand_signs for row in members)
     parts = [shape] * bool(shape)
-    parts += ["attention"] * any(row.traits.attention for row in members)
+    kinds = {row.traits.attention for row in members}  # the softmax of a classifier is one op with "weights"
+    parts += ["attention"] * bool(kinds & {"fused", "module"} or ("weights" in kinds and len(members) > 1))
     parts += ["skip"] * skips
     parts += [counted(len(members), "op")] * (len(members) > 1)
     return " · ".join(parts)

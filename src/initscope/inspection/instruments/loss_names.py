@@ -36,6 +36,11 @@ class NamedLoss:
     function: Callable[[Tensor, Tensor], Tensor]
     classes: bool = False
 
+    @property
+    def __name__(self) -> str:
+        """Name in reports, as of a function."""
+        return self.name
+
     def __call__(self, output: Any, targets: Any) -> Tensor:
         """Return the loss of outputs for these targets."""
         scores = next(iter(real_tensors(output)), None)
