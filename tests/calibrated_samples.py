@@ -210,8 +210,9 @@ def _depth_coordinates(seed: int) -> Estimates:
 def _scores(seed: int) -> Estimates:
     """Every alternative is drawn again, not only those that seem best after one draw."""
     model = built(lambda: nn.Sequential(*(layer for _ in range(3) for layer in (nn.Linear(12, 12), nn.ReLU()))))
-    everything, nothing = mock.patch.object(alternatives, "_AGAIN", 99), mock.patch.object(alternatives, "sizes", list)
-    with everything, nothing, mock.patch.object(alternatives, "rewritten", return_value=[]):
+    everything = mock.patch.object(alternatives, "_AGAIN", 99)
+    nothing = mock.patch.object(alternatives, "size_variants", list)
+    with everything, nothing, mock.patch.object(alternatives, "architecture_variants", return_value=[]):
         found = what_if(model, *near_pairs(12, count=4), draws=3, seed=1000 * seed).alternatives
     drawn = sorted((item for item in found if item.score_error is not None), key=lambda item: item.name)
     return [item.score for item in drawn], [item.score_error for item in drawn]

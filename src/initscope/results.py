@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from initscope._utils.files import write_text
 from initscope._utils.libraries import library
+from initscope._utils.palette import line_color
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "format_number",
     "html_table",
     "label_text",
+    "line_color",
     "load",
     "make_axes",
     "make_grid",

@@ -171,7 +171,7 @@ def test_directions_that_cannot_be_are_refused():
         SignHash(8, directions="best").fit(X)
     with pytest.raises(InputError, match="takes no NumPy array"):
         SignHash(8, activation=torch.nn.ReLU()).fit(X)
-    with pytest.raises(InputError, match="kernel_size = 3 excludes"):
+    with pytest.raises(InputError, match="kernel_size = 3 cannot be combined"):
         SignHash(8, directions="data", kernel_size=3).fit(X)
     with pytest.raises(InputError, match="do not differ from their mean"):
         SignHash(8, directions="data", center=True).fit(np.ones((5, 3)))

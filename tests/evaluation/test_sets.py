@@ -16,8 +16,8 @@ SETS = (
     "development_3",
     "development_4",
     "development_5",
+    "development_6",
     "forum_bugs",
-    "frozen_2026_12",
     "healthy",
     "published",
     "real_bugs",
@@ -77,8 +77,8 @@ def test_new_sets_are_as_large_as_they_should_be():
     assert [len(load(f"development_{number}").cases) for number in (1, 2, 3)] == [46, 65, 43]
     assert len(load("development_5").cases) == 40
     assert len(load("development_5").healthy) == 68
-    assert len(load("frozen_2026_12").cases) == 60
-    assert len(load("frozen_2026_12").healthy) == 76
+    assert len(load("development_6").cases) == 60
+    assert len(load("development_6").healthy) == 76
     pytest.importorskip("transformers")
     assert len(load("healthy").healthy) >= 80
 

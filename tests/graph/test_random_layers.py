@@ -109,7 +109,7 @@ def test_numbers_drawn_while_tracing_are_not_kept_as_constants():
 
     model, x = Noisy(), torch.zeros(3, 6)
     traced = trace(model, x)
-    assert "which a trace would keep" in traced.fallback
+    assert "which a trace would record" in traced.fallback
     assert "(randn)" in traced.nodes[1].note
     first, second = (traced.execute(bind(model, x), lambda *call: None) for _ in range(2))
     assert not torch.equal(first, second)

@@ -192,7 +192,7 @@ def test_each_mistake_has_one_level_code_message_and_fix_in_python_and_on_the_co
 def test_equal_filters_are_an_error_although_the_batch_is_learned(digits):
     model = cnn()
     for layer in (model[0], model[2]):
-        nn.init.constant_(layer.weight, 0.05)
+        nn.init.constant_(layer.weight, 0.02)
     report = inspect(model, digits, loss=F.cross_entropy, optimizer="adam", lr=1e-3)
     found = {finding.name: finding for finding in report.findings}["equal-units"]
     assert found.level == "error"

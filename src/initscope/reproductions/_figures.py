@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from initscope._utils.palette import line_color
 from initscope.reproductions.protocol import Number
-from initscope.results import Result, make_axes, panels
+from initscope.results import Result, line_color, make_axes, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope._utils.palette import line_color
 from initscope.errors import check_count
 from initscope.reproductions._figures import Curves, Point, panels
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result
+from initscope.results import Result, line_color
 from initscope.theory.activations import relu
 from initscope.theory.attention import participation
 

@@ -17,13 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope._utils.palette import line_color
 from initscope.errors import check_count
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import attention_weights, gradients_through_heads
 from initscope.reproductions._figures import Rows
 from initscope.reproductions.protocol import Declared, Number, published
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initscope._utils.palette import line_color
 from initscope.data import load, random_pairs
 from initscope.errors import check_count
 from initscope.reproductions._figures import Rows
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 from initscope.theory.images import expected_inner, shared_boundary
 
 if TYPE_CHECKING:

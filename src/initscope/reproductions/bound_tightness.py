@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from initscope._utils.palette import line_color
 from initscope.initializers import He
 from initscope.reproductions._figures import panels
 from initscope.reproductions._networks import input_rows, make_layers
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 from initscope.theory.norms import relu_norm_bound_eps, relu_norm_eps
 
 if TYPE_CHECKING:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from initscope._utils.palette import line_color
 from initscope.data import load
 from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.cosine_scatter import layer_cosines
 from initscope.reproductions.protocol import Declared, Number, published
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import ChannelStatistics, channel_statistics, expected_cosine, red_green_pair
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._utils.palette import line_color
 from initscope.data import gaussian_pairs, load, random_pairs
 from initscope.errors import check_count
 from initscope.initializers import He
@@ -21,7 +20,7 @@ from initscope.models import load_model
 from initscope.reproductions._figures import Rows, data_title
 from initscope.reproductions._statistics import Line, fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result, make_axes, make_grid
+from initscope.results import Result, line_color, make_axes, make_grid
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import cosine, expected_cosine
 

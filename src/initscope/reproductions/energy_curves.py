@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from initscope._utils.palette import line_color
 from initscope.errors import check_count
 from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared
+from initscope.results import line_color
 from initscope.theory.injectivity import free_entropy, ground_state_energy
 from initscope.theory.injectivity.parisi_grid import solve_grid
 from initscope.theory.injectivity.replica import one_rsb_energy, rs_energy

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 
 from initscope import data, embed
-from initscope._utils.palette import line_color
 from initscope.errors import InputError, check_count
 from initscope.reproductions.protocol import Declared, Number, published
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

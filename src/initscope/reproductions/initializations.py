@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from initscope._utils.palette import line_color
 from initscope.initializers import Glorot, He, LeCun
 from initscope.reproductions._figures import Rows
 from initscope.reproductions._networks import LayerRatios, input_rows, many_ratios, rows_of_ratios
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import make_axes
+from initscope.results import line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from initscope._utils.palette import line_color
 from initscope.initializers import Glorot, He
 from initscope.reproductions._figures import Rows, panels
 from initscope.reproductions._networks import LayerRatios, input_rows, layer_ratios
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import make_axes
+from initscope.results import line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._utils.palette import line_color
 from initscope.data import load
 from initscope.measurement import Packing, packing_numbers
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

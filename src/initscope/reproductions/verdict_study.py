@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from initscope._utils.palette import line_color
 from initscope.inspection import Report, Thresholds, inspect, judge
 from initscope.inspection.alternatives import start_score, what_is_kept
 from initscope.inspection.evidence import Evidence
@@ -26,7 +25,7 @@ from initscope.reproductions._statistics import Share, jackknife, rank_correlati
 from initscope.reproductions._study_networks import CLASSES, Architecture, Network, architectures, networks
 from initscope.reproductions._study_training import RATES, STEPS, splits, train_all, train_best
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import Result, make_axes
+from initscope.results import Result, line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

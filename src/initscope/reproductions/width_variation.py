@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from initscope._utils.palette import line_color
 from initscope.errors import InputError
 from initscope.initializers import He
 from initscope.reproductions._figures import Rows
 from initscope.reproductions._networks import LayerRatios, input_rows, layer_ratios
 from initscope.reproductions.protocol import Declared, Number
-from initscope.results import make_axes
+from initscope.results import line_color, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

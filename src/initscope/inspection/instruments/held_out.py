@@ -15,7 +15,7 @@ from initscope.graph import Batch, map_tensors
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors, replace_tensors
 from initscope.inspection.instruments.training import Run, Setup, train
 
-__all__ = ["Evaluation", "HeldOut", "evaluated", "held_out"]
+__all__ = ["HeldOut", "ModeComparison", "evaluated", "held_out"]
 
 _FEWEST = 16
 """Fewest samples of a half."""
@@ -118,7 +118,7 @@ def _ordered(targets: Any, order: Tensor, count: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModeComparison:
     """Losses of a trained copy on its own batch, and whether outputs mean the same in both modes.
 
     Attributes
@@ -134,7 +134,9 @@ class Evaluation:
     same_order: bool
 
 
-def evaluated(run: Run, batch: Batch, loss: Loss | None, worse: Callable[[float, float], bool]) -> Evaluation | None:
+def evaluated(
+    run: Run, batch: Batch, loss: Loss | None, worse: Callable[[float, float], bool]
+) -> ModeComparison | None:
     """Evaluate the copy of a run in both modes.
 
     If evaluation mode is ``worse``, running statistics get many more passes without updates of the weights, because a
@@ -151,7 +153,7 @@ def evaluated(run: Run, batch: Batch, loss: Loss | None, worse: Callable[[float,
         for _ in range(_SETTLING):
             _output(model, batch)
         evaluated = _output(model.eval(), batch)
-    return Evaluation(training, _loss_of(loss, evaluated, batch), _same_order(trained, evaluated))
+    return ModeComparison(training, _loss_of(loss, evaluated, batch), _same_order(trained, evaluated))
 
 
 def _loss_of(loss: Loss | None, output: Any, batch: Batch) -> float:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evaluation.frozen_2026_12 import domains
-from evaluation.frozen_2026_12.bugs_of_models import convolutional, each_token, net, overlap
+from evaluation.development_6 import domains
+from evaluation.development_6.bugs_of_models import convolutional, each_token, net, overlap
 from evaluation.programs import Case, Data, Program
 from evaluation.samples import changed
 from evaluation.scores import accuracy, negative, r2

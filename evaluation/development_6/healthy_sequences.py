@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evaluation.frozen_2026_12 import domains
+from evaluation.development_6 import domains
 from evaluation.programs import Healthy, Program
 
 ADAMW = partial(torch.optim.AdamW, weight_decay=0.05)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evaluation.frozen_2026_12 import domains
+from evaluation.development_6 import domains
 from evaluation.programs import Case, Program
 from evaluation.scores import accuracy, negative, r2
 

