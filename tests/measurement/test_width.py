@@ -205,7 +205,7 @@ def test_the_seed_s_directions_are_not_the_user_s_data():
         ([np.ones((2, 3)), np.ones((2, 4))], "dimension 4"),
         ([["a", "b"]], "neither"),
         (np.ones((3, 2)) * 1j, "complex"),
-        (np.array([["a", "b"]] * 3), "no numbers"),
+        (np.array([["a", "b"]] * 3), "are not numbers"),
         (sparse.csr_array(np.eye(3)), r"sparse.*toarray"),
         (SupportSet(lambda g: np.full(len(g), np.inf), 3), "unbounded"),
     ],
@@ -249,7 +249,7 @@ def test_constant_rows_are_told(value, dtype):
 
 def test_an_iterator_without_an_end_is_told(monkeypatch):
     monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 50)
-    with pytest.raises(InputError, match=r"given 50 batches and no end; .*itertools.islice"):
+    with pytest.raises(InputError, match=r"given 50 batches without an end; .*itertools.islice"):
         initscope.mean_width(itertools.repeat(np.eye(3)))
 
 

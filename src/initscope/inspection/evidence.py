@@ -177,6 +177,11 @@ class Evidence:
         ended = trial.outcome in ("flat", "diverges") and trial.learn is not None
         return trial.learn if ended and (trial.learn or 0.0) < LEARNS else None
 
+    @property
+    def ignores_targets(self) -> bool:
+        """Whether the given loss does not read the targets, which may then be placeholders."""
+        return self.step.given and not self.facts.reading.reads_targets
+
     @cached_property
     def head_is_zero(self) -> bool:
         """Whether the last weights, or an embedding, start at zero, so that equal outputs are intended."""

@@ -75,11 +75,12 @@ class Tries:
             return Candidate(
                 lambda seed: (_applied(self.model, fix, seed) or {})["model"], optimizer=optimizer, lr=self.lr
             )
-        data = self.inputs.args[0] if isinstance(self.inputs, Inputs) else self.inputs
+        several = isinstance(self.inputs, Inputs)
+        data = next(iter((*self.inputs.args, *self.inputs.kwargs.values()))) if several else self.inputs
         names = _applied(self.model, fix, self.seed, data=data, targets=self.targets, lr=None)
         if names is None:
             return None
-        changed = None if names["data"] is data or isinstance(self.inputs, Inputs) else names["data"]
+        changed = None if names["data"] is data or several else names["data"]
         lr = self.lr if names["lr"] is None else names["lr"]
         return Candidate(names["model"], changed, names["targets"], optimizer=optimizer, lr=lr)
 

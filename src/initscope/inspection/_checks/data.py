@@ -11,6 +11,8 @@ _TINY_INPUT = 1e-3
 """Root mean square below which inputs are too small in comparison with the biases."""
 _AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
 """Ratio of the falls of the loss (permuted over real targets) from which both count as easy, and fewest samples."""
+_CERTAIN_SAMPLES = 200
+"""Samples from which it is an error that no test finds a relation between inputs and targets."""
 _RELATED = 2.0
 """Permutation tests: standard deviations from which targets depend on the inputs more than by chance."""
 _WIDE = 5.0
@@ -131,10 +133,11 @@ def _input_offset(evidence: Evidence, threshold: float) -> Hit | None:
 def _shuffled_targets(evidence: Evidence, _: float) -> Hit | None:
     """Permuted targets are learned as fast as the real ones, no test finds a relation, and nothing carries over."""
     trial, use = evidence.trial, evidence.trial.use or 0.0
-    ignored = evidence.step.given and not evidence.facts.reading.reads_targets
-    if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES or ignored:
+    few = trial.samples < _ENOUGH_SAMPLES
+    if trial.outcome != "learns" or trial.permuted is None or few or evidence.ignores_targets:
         return None
-    relation, level = evidence.data.relation, None if evidence.data.relation is not None else "warning"
+    relation = evidence.data.relation
+    level = None if relation is not None and evidence.seen.samples >= _CERTAIN_SAMPLES else "warning"
     related = any(value is not None and value > _RELATED for value in (relation, trial.held_out))
     if trial.permuted < _AS_EASY * use or related:
         return None

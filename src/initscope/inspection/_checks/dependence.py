@@ -106,7 +106,7 @@ def _random_evaluation(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS307", "constant-output", "error", reads=("dependence",), on_constant_data=False,
+    "IS307", "constant-output", "error", reads=("dependence",), on_constant_data=False, learning="info",
     message="The output is the same for all samples, although the inputs differ.",
     why="a model whose output does not depend on its input can learn only a constant",
     advice="look for the first layer whose values no longer depend on the input",

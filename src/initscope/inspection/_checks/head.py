@@ -53,7 +53,9 @@ def _loss_floor(evidence: Evidence, _: float) -> Hit | None:
         why = ", as its outputs are probabilities and the loss takes logits"
         advice = "remove it, or use a loss that takes probabilities"
     facts: dict[str, Any] = {"free": head.free, "why": why, "advice": advice, "remove": evidence.removal(row)}
-    level: Level | None = "warning" if 0 < head.left < _SMALL_FLOOR and not head.targets_outside else None
+    small = 0 < head.left < _SMALL_FLOOR and not head.targets_outside
+    density = (head.free or 0.0) < -_NEGATIVE and not head.targets_outside and evidence.step.given
+    level: Level | None = "warning" if small or density or evidence.ignores_targets else None
     facts |= {"start": head.start, "constant": head.constant, "fixes": evidence.removals}
     return Hit(row, head.reached, level=level, facts=facts)
 
@@ -75,7 +77,8 @@ def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
     reached, free, outside = head.reached or 0.0, head.free or 0.0, head.targets_outside or 0.0
     if reached < -_NEGATIVE and outside > _OUTSIDE:
         share = f"{100 * outside:.0f} % of the targets lie outside of the output's range"
-        return Hit(row, reached, facts={"limit": f" at 0: it falls to {reached:.3g}, as {share}"})
+        level: Level | None = "warning" if evidence.ignores_targets else None
+        return Hit(row, reached, level=level, facts={"limit": f" at 0: it falls to {reached:.3g}, as {share}"})
     reads = evidence.facts.reading.reads_targets
     if head.outcome != "reaches" or not reads or not free < _WITHOUT_BOUND < reached < -_NEGATIVE:
         return None
@@ -144,7 +147,8 @@ def _constant_best(evidence: Evidence, _: float) -> Hit | None:
         return None
     scale = max(abs(head.constant), abs(head.start - head.constant))
     useless = head.reached > head.constant - _NONE * scale and not evidence.above_constant
-    return Hit(output, head.constant) if useless and evidence.targets_vary else None
+    level: Level | None = "warning" if evidence.ignores_targets else None
+    return Hit(output, head.constant, level=level) if useless and evidence.targets_vary else None
 
 
 @check(
@@ -164,7 +168,7 @@ def _targets_elsewhere(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS213", "neglected-outputs", "error", reads=("trial",), follows=("IS204", "IS212"),
+    "IS213", "neglected-outputs", "error", reads=("trial",), follows=("IS204", "IS212"), learning="warning",
     message="The loss hardly depends on {what} of the outputs: the trial does not learn {them}, but learns {them} with "
     "equal weights.",
     why="the errors of a column count by its scale and its weight, so the largest column decides every step",

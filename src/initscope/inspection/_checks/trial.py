@@ -245,4 +245,5 @@ def _batch_leak(evidence: Evidence, _: float) -> Hit | None:
     share, single = evidence.trial.constant_inputs, len(evidence.seen.rows[evidence.signal.output].shape) < 2
     reads = evidence.facts.reading.reads_targets
     known = share is not None and share > _LEAK and single and reads  # several positions may have their own constants
+    known = known and evidence.trial.constant_loss is not None  # without it, shares count from the first loss
     return Hit(evidence.signal.output, share, facts={"percent": 100 * (share or 0.0)}) if known else None
