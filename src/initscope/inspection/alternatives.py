@@ -319,9 +319,10 @@ class _Trials:
             self.skipped[name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
         self.rows = self.rows or seen.rows
-        self.seen.setdefault(variant, []).append(self._numbers(seen, changed, self.seed + draw))
+        sample = self._numbers(seen, changed, self.seed + draw)
         if not draw:
             self.predicted[variant] = self._prediction(variant, changed)
+        self.seen.setdefault(variant, []).append(sample)  # last, so that an interrupt leaves nothing half done
 
     def hopeful(self) -> list[Variant]:
         """Return the best variants whose first sample has no finding, or the best of all, if more samples are cheap."""

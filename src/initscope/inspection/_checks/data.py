@@ -11,7 +11,7 @@ _TINY_INPUT = 1e-3
 """Root mean square below which inputs are too small in comparison with the biases."""
 _AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
 """Ratio of the falls of the loss (permuted over real targets) from which both count as easy, and fewest samples."""
-_CERTAIN_SAMPLES = 200
+_CERTAIN_SAMPLES = 128
 """Samples from which it is an error that no test finds a relation between inputs and targets."""
 _RELATED = 2.0
 """Permutation tests: standard deviations from which targets depend on the inputs more than by chance."""
