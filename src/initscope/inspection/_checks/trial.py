@@ -197,7 +197,7 @@ def _optimizer_options(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS411", "memorizes", "error", reads=("trial",), follows=("IS607", "IS212", *_CAUSES),
+    "IS411", "memorizes", "warning", reads=("trial",), follows=("IS607", "IS212", *_CAUSES),
     message="The model fits its training samples, but its predictions for other samples are no better than chance "
     "({value:.1f} standard deviations). Copying its answer for the nearest training sample is better "
     "({neighbors:.1f}).", why="similar inputs give outputs so different that the model can only memorize samples",
