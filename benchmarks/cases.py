@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 from gpt2 import gpt2
-from measuring import Row, beside, exponent, in_turns, seconds
+from measuring import Row, against_peer, exponent, in_turns, seconds
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "neural_tangents"))
@@ -87,7 +87,9 @@ def prediction() -> list[Row]:
         model = load_model(name, input_shape=(3, 32, 32))
         with torch.no_grad():
             rows.append(
-                beside(name, partial(initscope.predict, model, x, y), "forward", partial(model, torch.cat([x, y])))
+                against_peer(
+                    name, partial(initscope.predict, model, x, y), "forward", partial(model, torch.cat([x, y]))
+                )
             )
     return rows
 
@@ -108,8 +110,8 @@ def hashing() -> list[Row]:
     ours.add(codes)
     theirs.add(codes)
     return [
-        beside("encode 20,000 × 384 to 64 bits", partial(hasher.transform, rows), "GEMM", lambda: rows @ weights),
-        beside(
+        against_peer("encode 20,000 × 384 to 64 bits", partial(hasher.transform, rows), "GEMM", lambda: rows @ weights),
+        against_peer(
             "10 nearest of 500,000 codes, 200 queries", partial(ours.search, codes[:200], 10), "faiss",
             partial(theirs.search, codes[:200], 10),
         ),
@@ -126,7 +128,9 @@ def features() -> list[Row]:
     ours = ReLUFeatures(1024).fit(rows)
     theirs = GaussianRandomProjection(1024, random_state=0).fit(rows)
     theirs.components_ = theirs.components_.astype(np.float32)
-    return [beside("1024 features", partial(ours.transform, rows), "scikit-learn", partial(theirs.transform, rows))]
+    return [
+        against_peer("1024 features", partial(ours.transform, rows), "scikit-learn", partial(theirs.transform, rows))
+    ]
 
 
 def sweeps() -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from measuring import Row, beside
+from measuring import Row, against_peer
 
 
 def gpt2() -> list[Row]:
@@ -24,5 +24,5 @@ def gpt2() -> list[Row]:
         model = getattr(transformers, name)(transformers.GPT2Config()).eval()
         with torch.no_grad():
             ours, forward = partial(initscope.predict, model, x, y), partial(model, torch.cat([x, y]))
-            rows.append(beside(f"{name}, 8 pairs of 128 tokens", ours, "forward", forward, "≥ 0.5"))
+            rows.append(against_peer(f"{name}, 8 pairs of 128 tokens", ours, "forward", forward, "≥ 0.5"))
     return rows

@@ -67,7 +67,7 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
-def beside(case: str, ours: Callable[[], Any], peer: str, theirs: Callable[[], Any], wanted: str = "") -> Row:
+def against_peer(case: str, ours: Callable[[], Any], peer: str, theirs: Callable[[], Any], wanted: str = "") -> Row:
     """Both in this process, one after the other."""
     cpu, wall = seconds(ours)
     peer_cpu, peer_wall = seconds(theirs)
